@@ -481,6 +481,7 @@ MT_API mt_node *mt_grad_fn(mt_tensor *t); /* borrowed; NULL for a leaf */
 MT_API const char *mt_node_name(const mt_node *node);
 MT_API unsigned mt_node_edges(const mt_node *node);
 MT_API mt_node *mt_node_next(const mt_node *node, unsigned edge, unsigned *output); /* borrowed, or NULL */
+MT_API mt_tensor *mt_node_leaf(const mt_node *node); /* borrowed: whose gradient it accumulates; or NULL */
 MT_API mt_node *mt_node_retain(mt_node *node);
 MT_API void mt_node_release(mt_node *node);
 
@@ -500,6 +501,8 @@ MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: no su
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);
 /* Another tensor on the same memory, untracked: autograd does not notice its changes in place (PyTorch's t.data). */
 MT_API mt_status mt_alias(const mt_tensor *t, mt_tensor **out);
+MT_API mt_tensor *
+mt_view_base(const mt_tensor *t); /* borrowed: the tensor of which t is a view; NULL: t is none */
 /* Brings the history of a view up to date with changes of its base; mt_grad_fn() does so, too, but ignores errors.
  * Fails if the view forbids such changes: made under no_grad, or one of several. */
 MT_API mt_status mt_view_refresh(mt_tensor *t);

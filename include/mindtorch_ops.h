@@ -124,6 +124,7 @@
     X(as_strided, "as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)", V(as_strided), as_strided) \
     X(view, "view(Tensor(a) self, int[...] size) -> Tensor(a)", V(view), view) \
     X(_unsafe_view, "_unsafe_view(Tensor self, int[] size) -> Tensor", V(view), unsafe_view) \
+    X(_reshape_alias, "_reshape_alias(Tensor(a) self, int[] size, int[] stride) -> Tensor(a)", V(reshape_alias), reshape_alias) \
     X(reshape, "reshape(Tensor(a) self, int[...] shape) -> Tensor(a)", C(reshape), of_parts) \
     X(flatten, "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", C(flatten), of_parts) \
     X(t, "t(Tensor(a) self) -> Tensor(a)", V(t), t) \
@@ -170,7 +171,7 @@
 #define MT_OPS_INDEX(X, Y) \
     X(index, "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", K(index, index), index) \
     X(index_put_, "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
-    X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put) \
+    X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put_impl) \
     X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select) O(out, SAME), index_select) \
     X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), of_parts) \
     X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add) M("*, Scalar alpha=1"), index_add) \

@@ -35,7 +35,20 @@ MTPY_NOARGS(node_name, PyUnicode_FromString(mt_node_name(((node_object *)self)->
 
 static PyObject *node_repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("<%s object at %p>", mt_node_name(((node_object *)self)->node), self);
+    const char *name = mt_node_name(((node_object *)self)->node), *colons; /* shown without its namespace */
+    while ((colons = strstr(name, "::")) != NULL)
+        name = colons + strlen("::");
+    return PyUnicode_FromFormat("<%s object at %p>", name, self);
+}
+
+static PyObject *node_variable(PyObject *self, void *unused)
+{
+    (void)unused;
+    mt_tensor *leaf = mt_node_leaf(((node_object *)self)->node);
+    if (leaf != NULL)
+        return mtpy_wrap(mt_retain(leaf));
+    return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'",
+                        mt_node_name(((node_object *)self)->node));
 }
 
 static PyObject *next_functions(PyObject *self, void *unused)
@@ -68,6 +81,7 @@ static Py_hash_t node_hash(PyObject *self)
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyGetSetDef node_properties[] = {
     {"next_functions", next_functions, NULL, "Pairs of a node and an output number.", NULL},
+    {"variable", node_variable, NULL, "Of an AccumulateGrad: the leaf whose gradient it adds to.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot node_slots[] = {

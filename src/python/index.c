@@ -325,7 +325,14 @@ static mt_status put_all(const walk *w, mt_tensor **v)
 {
     mt_status status = MT_OK;
     mt_tensor *out = NULL;
-    if (!same_dims(*v, w->t)) {
+    bool same = same_dims(*v, w->t);
+    if (!same && mt_rank(*v) == 0 && mt_device_of(*v) == MT_CPU && mt_device_of(w->t) == MT_CPU) {
+        mt_value args[] = {mt_value_tensor(w->t), mt_value_tensor(*v)};
+        status = mt_call(MT_OP_fill_, args, 2, &out);
+        mt_release(out);
+        return status;
+    }
+    if (!same) {
         status = strip_ones(v);
         if (status == MT_OK && !same_dims(*v, w->t))
             status = reshaped(v, MT_OP_expand, mt_dims(w->t), mt_rank(w->t));

@@ -165,6 +165,13 @@ static PyObject *get_is_leaf(PyObject *self, void *unused)
     return status == MT_OK ? PyBool_FromLong(mt_is_leaf(SELF)) : mtpy_raise(status);
 }
 
+static PyObject *get_base(PyObject *self, void *unused)
+{
+    (void)unused;
+    mt_tensor *base = mt_view_base(SELF);
+    return base != NULL ? mtpy_wrap(mt_retain(base)) : Py_NewRef(Py_None);
+}
+
 MTPY_GETTER(get_retains_grad, PyBool_FromLong(mt_retains_grad(SELF)))
 MTPY_GETTER(get_requires_grad, PyBool_FromLong(mt_requires_grad(SELF)))
 
@@ -412,6 +419,7 @@ PyGetSetDef mtpy_tensor_properties[] = {
     {"retains_grad", get_retains_grad, NULL, NULL, NULL},
     {"data", get_data, set_data, NULL, NULL},
     {"_version", get_version, NULL, NULL, NULL},
+    {"_base", get_base, NULL, NULL, NULL},
     {"is_npu", get_on_npu, NULL, NULL, NULL},
     {"is_cuda", get_on_npu, NULL, NULL, NULL},
     {"is_cpu", get_on_cpu, NULL, NULL, NULL},

@@ -92,6 +92,16 @@ mt_status mt_alias(const mt_tensor *t, mt_tensor **out)
     return status;
 }
 
+mt_tensor *mt_view_base(const mt_tensor *t)
+{
+    return (t->flags & MT__IS_VIEW) && t->extra != NULL ? t->extra->base : NULL;
+}
+
+mt_tensor *mt_node_leaf(const mt_node *node)
+{
+    return node->leaf;
+}
+
 mt_status mt_forget_history(mt_tensor *t)
 {
     if (t->flags & MT__IS_VIEW)

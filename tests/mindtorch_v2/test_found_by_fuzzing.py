@@ -51,6 +51,10 @@ def test_repeat_cat_and_stack_of_one_element_many_times():
             assert x.repeat(3, 2).tolist() == [[2.0, 2.0]] * (3 * rows)
             assert torch.cat([x, x * 2], 1).tolist() == [[2.0, 4.0]] * rows
             assert torch.stack([x[:, 0], x[:, 0]], 1).tolist() == [[2.0, 2.0]] * rows
+            assert x.expand(rows, 3).flip(0, 1).tolist() == [[2.0] * 3] * rows
+            assert x.expand(rows, 3).roll((1, 2), (0, 1)).tolist() == [[2.0] * 3] * rows
+            y = torch.arange(rows * 3.0).view(rows, 3)
+            assert y.t().flip(1).tolist() == y.numpy().T[:, ::-1].tolist() and y[:, 1:].roll(1).numel() == rows * 2
 
 
 # -------------------------------------------------------------------------------------------------------- programs
@@ -167,7 +171,7 @@ def test_whole_slices_and_ellipsis_are_aliases():
     assert [x[...].grad_fn.name(), x[0:].grad_fn.name(), x[:3].grad_fn.name(), x[:2].grad_fn.name()] == ["AliasBackward0"] * 3 + ["SliceBackward0"]
     y = x * 1
     y[0:] = x.sum()
-    assert y.grad_fn.name() == "torch::autograd::CopyBackwards"
+    assert y.grad_fn.name() == "FillBackward3"
     y.sum().backward()
     assert x.grad.tolist() == [3, 3, 3]
 
@@ -192,3 +196,49 @@ def test_second_derivatives_through_a_changed_view(change, first, second):
         g, = torch.autograd.grad((y * y).sum(), [x], create_graph=True)
         (g * g).sum().backward(retain_graph=retain)
         assert g.tolist() == first and x.grad.tolist() == second
+
+
+def test_isclose_broadcasts_with_equal_nan():
+    x, y = torch.tensor([float("nan")]), torch.tensor([[1.0, float("nan")]])
+    assert torch.isclose(x, y, equal_nan=True).tolist() == [[False, True]]
+    assert torch.isclose(y, x, equal_nan=True).tolist() == [[False, True]]
+
+
+def test_softplus_does_not_bend_at_the_threshold():
+    """Above it the function is a line; PyTorch counts the threshold itself to the line for the second derivative."""
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    first, = torch.autograd.grad(torch.nn.functional.softplus(x, 1, 2).sum(), x, create_graph=True)
+    second, = torch.autograd.grad(first.sum(), x)
+    s = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(second.numpy(), [s * (1 - s), 0, 0], rtol=1e-12)
+
+
+def test_nodes_of_reshape_index_and_filling_have_pytorchs_names():
+    x = torch.ones(4, 6, requires_grad=True)
+    assert x[:, ::2].reshape(2, 2, 3).grad_fn.name() == "ReshapeAliasBackward0"
+    assert x.reshape(24).grad_fn.name() == "ViewBackward0"
+    gradient, = torch.autograd.grad((x[[0, 1]] ** 2).sum(), x, create_graph=True)
+    assert gradient.grad_fn.name() == "IndexPutImplBackward0"
+    y = x * 1
+    y[...] = torch.tensor(2.0, requires_grad=True)
+    assert y.grad_fn.name() == "FillBackward3"
+
+
+def test_a_view_knows_its_base():
+    x = torch.ones(2, 3, requires_grad=True)
+    y = x * 1
+    for view in (y[0], y.view(-1), y.t(), y.expand(2, 2, 3), y.split(1)[0], y[0][1:], y.t()[:, 0]):
+        assert view._base is y
+    assert x._base is None and y._base is None and (y + 1)._base is None and y.reshape(3, 2)._base is y
+    with torch.no_grad():
+        assert y[0]._base is y
+    assert torch.ones(3)[1:]._base.tolist() == [1, 1, 1]
+
+
+def test_an_accumulator_knows_its_leaf():
+    x = torch.ones(2, requires_grad=True)
+    node = (x * 2).grad_fn
+    accumulator = node.next_functions[0][0]
+    assert accumulator.variable is x and repr(accumulator).startswith("<AccumulateGrad object at ")
+    assert accumulator.name() == "torch::autograd::AccumulateGrad"
+    assert not hasattr(node, "variable")

@@ -407,10 +407,25 @@ def test_threads_work_on_large_tensors_at_the_same_time():
     ("ij,jk->ik", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]), ("ii->i", [(3, 3)]),
     ("i,j->ij", [(2,), (3,)]), ("ij->", [(2, 3)]), ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)]), ("ij,jk", [(2, 3), (3, 2)]),
     ("bhid,bhjd->bhij", [(2, 2, 3, 4), (2, 2, 5, 4)]), ("i,ij,j->", [(2,), (2, 3), (3,)]),
+    # more letters than a tensor has dims
+    ("abcdef,efghij->jihgabcd", [(2, 1, 3, 2, 2, 3), (2, 3, 2, 1, 2, 2)]), ("abcde,fghij->ajb", [(2, 3, 1, 2, 2), (2, 2, 1, 3, 2)]),
+    ("abcdeaf,fghijb->", [(2, 3, 1, 2, 2, 2, 3), (3, 2, 2, 1, 3, 3)]), ("abcde,ebfghi->acdfghib", [(1, 3, 2, 2, 3), (3, 3, 2, 1, 2, 2)]),
+    ("abcdefgh,hijklmno,ap->pai", [(1, 2, 1, 2, 1, 2, 1, 2), (2, 2, 1, 2, 1, 2, 1, 2), (1, 3)]),
+    ("abcde,fghea->bf", [(1, 2, 2, 2, 3), (2, 2, 2, 1, 4)]),
 ])
 def test_einsum_is_numpys(equation, shapes):
     arrays = [np.random.default_rng(0).standard_normal(s) for s in shapes]
-    np.testing.assert_allclose(torch.einsum(equation, *map(torch.tensor, arrays)).numpy(), np.einsum(equation, *arrays))
+    want = np.einsum(equation, *arrays)
+    np.testing.assert_allclose(torch.einsum(equation, *map(torch.tensor, arrays)).numpy(), want, rtol=1e-7, atol=1e-12)
+
+
+def test_einsum_takes_an_order_of_products():
+    xs = [torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 5)]
+    einsum = torch._C.ops.einsum
+    assert einsum("ab,bc,cd->ad", xs, path=[1, 2, 0, 1]).tolist() == [[12.0] * 5] * 2
+    for path, message in (([0], "have size 4 but got 1"), ([0, 3, 0, 1], r"invalid contraction \(0, 3\)"), ([0, 1, 0, 2], r"\(0, 2\)")):
+        with pytest.raises(RuntimeError, match=message):
+            einsum("ab,bc,cd->ad", xs, path=path)
 
 
 def test_methods_of_every_kind_answer():

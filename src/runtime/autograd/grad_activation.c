@@ -104,7 +104,7 @@ static mt_status softplus_backward_backward(mt__backward *b)
     if (mt__wants(b, 1)) { /* beta s (1 - s) below the threshold */
         mt_tensor *x = MT(mul, SELF, ARG(2)), *s = MT(sigmoid, x);
         mt_tensor *bend = MT(mul, MT(mul, s, MT(rsub, s, 1)), ARG(2));
-        give_bend(b, 1, MT(mul, bend, MT(le, x, ARG(3))));
+        give_bend(b, 1, MT(mul, bend, MT(lt, x, ARG(3))));
     }
     return mt_scope_status();
 }

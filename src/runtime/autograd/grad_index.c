@@ -28,6 +28,7 @@ static mt_status index_put_backward(mt__backward *b)
     return mt_scope_status();
 }
 GRAD(index_put, "IndexPutBackward0", "indices")
+const mt__grad mt__grad_index_put_impl = {"IndexPutImplBackward0", "indices", index_put_backward};
 
 static mt_status index_select_backward(mt__backward *b)
 {

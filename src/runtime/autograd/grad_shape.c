@@ -10,6 +10,7 @@
 /* --------------------------------------------------------------------------------------------------- views */
 
 MT__GRAD_OF_FIRST(view, "ViewBackward0", "", MT(reshape, b->grads[0], mt__meta_shape(mt__meta_of(b, 0))))
+const mt__grad mt__grad_reshape_alias = {"ReshapeAliasBackward0", "", view_backward};
 const mt__grad mt__grad_unsafe_view = {"UnsafeViewBackward0", "", view_backward};
 
 static mt_status expand_backward(mt__backward *b)

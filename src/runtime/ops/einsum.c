@@ -228,6 +228,11 @@ static mt_value list(const int64_t *ints, int count)
     return mt_value_ints(ints, (uint32_t)count);
 }
 
+static bool has(const term *t, int label)
+{
+    return memchr(t->labels, label, (size_t)t->count) != NULL;
+}
+
 /* x with all dims of `order`, in that order; a label that x has twice becomes its diagonal. */
 static mt_tensor *arrange(mt_tensor *x, const term *t, const term *order)
 {
@@ -326,11 +331,6 @@ static mt_tensor *multiply(mt_tensor *a, mt_tensor *b, int kept, int *left)
     return a != NULL && b != NULL ? product(a, b, of_both) : NULL;
 }
 
-static bool has(const term *t, int label)
-{
-    return memchr(t->labels, label, (size_t)t->count) != NULL;
-}
-
 /* The labels of the result, then all others. */
 static void all_labels(const equation *e, term *out)
 {
@@ -339,6 +339,88 @@ static void all_labels(const equation *e, term *out)
         for (int i = 0; i < e->count; i++)
             if (has(&e->terms[i], label) && !has(out, label))
                 out->labels[out->count++] = (uint8_t)label;
+}
+
+/* --------------------------------------------------------------------- two operands with more labels than a tensor has dims */
+
+/* Has x a dim of that label, other than one of size 1, which broadcasts? */
+static bool extends(const mt_tensor *x, const term *t, int label)
+{
+    const uint8_t *at = memchr(t->labels, label, (size_t)t->count);
+    return at != NULL && x->dims[at - t->labels] != 1;
+}
+
+/* Operand i with its labels once each, without those of size 1, and summed over those that neither the other nor the
+ * result has. */
+static mt_tensor *reduced(const equation *e, mt_tensor *const *xs, int i, term *out)
+{
+    const term *t = &e->terms[i], *other = &e->terms[1 - i];
+    term all = {.dots = -1};
+    uint32_t gone = 0;
+    *out = all;
+    for (int k = 0; k < t->count; k++)
+        if (!has(&all, t->labels[k]))
+            all.labels[all.count++] = t->labels[k];
+    mt_tensor *x = arrange(xs[i], t, &all);
+    for (int k = 0; x != NULL && k < all.count; k++) {
+        int label = all.labels[k];
+        if (x->dims[k] == 1 || (!extends(xs[1 - i], other, label) && !has(&e->result, label)))
+            gone |= 1u << k;
+        else
+            out->labels[out->count++] = (uint8_t)label;
+    }
+    return x != NULL ? sum(x, gone, false) : NULL;
+}
+
+/* The labels of `of` that are in `a`, and in `b` or not; appended to `out`. */
+static void choose(const term *of, const term *a, const term *b, bool in_b, term *out)
+{
+    for (int k = 0; k < of->count; k++)
+        if (has(a, of->labels[k]) && has(b, of->labels[k]) == in_b)
+            out->labels[out->count++] = of->labels[k];
+}
+
+static int64_t size_of(const mt_tensor *x, int first, int count)
+{
+    int64_t size = 1;
+    for (int k = first; k < first + count; k++)
+        size *= x->dims[k];
+    return size;
+}
+
+/* As matrices: what both have and the result keeps is the batch; what both have and the result has not is summed. */
+static mt_tensor *multiply_matrices(const equation *e, mt_tensor **xs)
+{
+    const term *result = &e->result, none = {.dots = -1};
+    term a, b, left = none, right = none, made = none;
+    mt_tensor *x = reduced(e, xs, 0, &a), *y = x != NULL ? reduced(e, xs, 1, &b) : NULL;
+    if (y == NULL)
+        return NULL;
+    choose(result, &a, &b, true, &left); /* batch */
+    right = made = left;
+    int batch = left.count;
+    choose(result, &a, &b, false, &left);
+    int rows = left.count - batch;
+    choose(&a, &b, result, false, &left);
+    int summed = left.count - batch - rows;
+    choose(&a, &b, result, false, &right);
+    choose(result, &b, &a, false, &right);
+    int columns = right.count - batch - summed;
+    int64_t dims[MT_MAX_RANK], n = 0;
+    x = arrange(x, &a, &left);
+    y = arrange(y, &b, &right);
+    if (x == NULL || y == NULL)
+        return NULL;
+    choose(result, &a, &b, false, &made);
+    choose(result, &b, &a, false, &made);
+    for (int k = 0; k < batch + rows; k++)
+        dims[n++] = x->dims[k];
+    for (int k = 0; k < columns; k++)
+        dims[n++] = y->dims[batch + summed + k];
+    int64_t groups = size_of(x, 0, batch), inner = size_of(x, batch + rows, summed);
+    x = MT(reshape, x, list((int64_t[]){groups, size_of(x, batch, rows), inner}, 3));
+    y = MT(reshape, y, list((int64_t[]){groups, inner, size_of(y, batch + summed, columns)}, 3));
+    return arrange(MT(view, MT(bmm, x, y), list(dims, (int)n)), &made, result);
 }
 
 static mt_tensor *evaluate(equation *e, mt_tensor **xs);
@@ -368,6 +450,8 @@ static mt_tensor *evaluate(equation *e, mt_tensor **xs)
     all_labels(e, &order);
     if (order.count > MT_MAX_RANK && e->count > 2)
         return evaluate_fewer(e, xs);
+    if (order.count > MT_MAX_RANK && e->count == 2 && kept <= MT_MAX_RANK)
+        return multiply_matrices(e, xs);
     if (order.count > MT_MAX_RANK)
         return mt__fail_scope(mt__fail(MT_E_RUNTIME,
                                        "einsum(): tensors of more than %d dimensions are not supported (got "
@@ -389,8 +473,28 @@ static mt_tensor *evaluate(equation *e, mt_tensor **xs)
                         : sum(made, (1u << order.count) - (1u << kept), false);
 }
 
+/* An order of products is checked, but not followed: the result is the same in any. */
+static mt_status check_path(const mt_value *path, uint32_t count)
+{
+    uint32_t steps = count == 1 ? 1 : 2 * (count - 1);
+    if (path->count != steps)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "einsum(): expected contraction path given in path parameter to have size %u but got %u", steps,
+            path->count);
+    for (uint32_t i = 0; count > 1 && i < steps; i += 2) {
+        int64_t a = path->as.ints[i], b = path->as.ints[i + 1], left = count - i / 2;
+        if (a < 0 || b < 0 || a >= left || b >= left)
+            return mt__fail(MT_E_RUNTIME,
+                            "einsum(): invalid contraction (%lld, %lld) operand index is out of bounds",
+                            (long long)a, (long long)b);
+    }
+    return MT_OK;
+}
+
 mt_status mt__composite_einsum(mt__call *call)
 {
+    mt_status status;
     const mt_value *operands = &call->args[1];
     mt_tensor *xs[MOST_TERMS];
     equation e;
@@ -399,15 +503,14 @@ mt_status mt__composite_einsum(mt__call *call)
     if (operands->count > MOST_TERMS)
         return mt__fail(MT_E_NOT_IMPLEMENTED, "einsum(): more than %d operands are not supported",
                         MOST_TERMS);
-    if (mt__arg_given(call, 2))
-        return mt__fail(MT_E_NOT_IMPLEMENTED,
-                        "einsum(): path is not supported: operands are multiplied from left to right");
+    if (mt__arg_given(call, 2) && (status = check_path(&call->args[2], operands->count)) != MT_OK)
+        return status;
     for (uint32_t i = 0; i < operands->count; i++)
         if (operands->as.tensors[i] == NULL)
             return mt__fail(MT_E_TYPE, "einsum(): operand %u is None", i);
     e.count = (int)operands->count;
     memcpy(xs, operands->as.tensors, operands->count * sizeof *xs);
-    mt_status status = read_equation(&e, call->args[0].as.text, xs);
+    status = read_equation(&e, call->args[0].as.text, xs);
     if (status == MT_OK)
         status = check_sizes(&e, xs);
     return status == MT_OK ? mt__return(call, evaluate(&e, xs)) : status;

@@ -314,9 +314,9 @@ mt_status mt__composite_isclose(mt__call *call)
     bool real = mt__is_floating((mt_dtype)self->dtype), truth = self->dtype == MT_BOOL;
     mt_tensor *close = MT(eq, self, other);
     if (real && call->args[4].as.i != 0) {
-        mt_tensor *both = MT(isnan, self);
-        both = MT(__iand__, both, MT(isnan, other));
-        close = MT(__ior__, close, both);
+        mt_tensor *nan = MT(isnan, self), *nan_too = MT(isnan, other);
+        bool same = mt__has_dims(self, other->rank, other->dims);
+        close = MT(__ior__, close, same ? MT(__iand__, nan, nan_too) : MT(bitwise_and, nan, nan_too));
     }
     if (rtol == 0 && atol == 0)
         return mt__return(call, close);

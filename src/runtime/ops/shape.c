@@ -13,8 +13,10 @@ mt_status mt__composite_reshape(mt__call *call)
     if (status != MT_OK)
         return status;
     mt_value shape = mt_value_ints(dims, (uint32_t)rank);
-    if (mt__view_strides(t, rank, dims, strides))
+    if (t->flags & MT__CONTIGUOUS)
         return mt__return(call, MT(view, t, shape));
+    if (mt__view_strides(t, rank, dims, strides))
+        return mt__return(call, MT(_reshape_alias, t, shape, mt_value_ints(strides, (uint32_t)rank)));
     return mt__return(call, MT(_unsafe_view, MT(clone, t, MT__CONTIGUOUS_FORMAT), shape));
 }
 

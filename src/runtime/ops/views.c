@@ -120,6 +120,25 @@ mt_status mt__infer_view(mt__call *call)
     return mt__alias(t, rank, dims, strides, t->offset, &call->outs[0]);
 }
 
+/* A view for which reshape() found the strides; those of another caller are checked. */
+mt_status mt__infer_reshape_alias(mt__call *call)
+{
+    const mt_tensor *t = mt__arg_tensor(call, 0);
+    const mt_value *size = &call->args[1], *stride = &call->args[2];
+    int rank = 0;
+    int64_t dims[MT_MAX_RANK], strides[MT_MAX_RANK];
+    mt_status status = mt__view_size(t, size, &rank, dims);
+    if (status != MT_OK)
+        return status;
+    bool same = (uint32_t)rank == stride->count && mt__view_strides(t, rank, dims, strides);
+    for (int i = 0; same && i < rank; i++)
+        same = strides[i] == stride->as.ints[i] || dims[i] == 1;
+    if (!same)
+        return mt__fail(MT_E_RUNTIME, "_reshape_alias: strides %s are not those of a view of size %s",
+                        mt__shape_text(stride->as.ints, (int)stride->count), mt__shape_text(dims, rank));
+    return mt__alias(t, rank, dims, strides, t->offset, &call->outs[0]);
+}
+
 static mt_status expand_dim(const mt_tensor *t, const mt_value *size, int i, int64_t *dims, int64_t *strides)
 {
     int rank = (int)size->count, from = i - (rank - t->rank);

@@ -28,6 +28,8 @@ for label, size, stride, offset in (("rows", (2, 2), (4, 1), 1), ("overlapping",
                                     ("diagonal", (3,), (5,), 0)):
     view("as_strided", label, (real(3, 4), size, stride, offset), strided, layouts=False)
 
+for label, shape, to, stride in (("matrix", (3, 4), (2, 6), (6, 1)), ("flat", (2, 3), (6,), (1,)), ("scalar", (1,), (), ())):
+    view("_reshape_alias", label, (real(*shape), to, stride), lambda x, size, stride: np.reshape(x, size), layouts=False)
 for label, shape, to in (("flat", (3, 4), (12,)), ("split", (3, 4), (3, 2, 2)), ("guess", (3, 4), (2, -1)),
                          ("to_scalar", (1, 1), ()),
                          ("from_scalar", (), (1, 1)), ("hole", (0, 3), (3, 0, 2)), ("ones", (2, 3), (1, 2, 1, 3, 1)),

@@ -1,7 +1,8 @@
 /* kernels/cpu/join.c - cat, stack, repeat, flip, roll, tril, triu: elements moved, none computed.
  *
  * All but the triangles are copies between parts of tensors. A part is an mt_tensor on the stack that borrows
- * its memory: it has dims, strides and data but no storage, and never leaves this file.
+ * its memory: it has dims, strides and data but no storage, and never leaves this file. Its flags say whether it is
+ * contiguous, although mt__plan_copy() looks at the strides: a fast path that trusted stale flags left parts unwritten.
  */
 #include "runtime/kernels/cpu/iterate.h"
 
@@ -87,6 +88,7 @@ mt_status mt__cpu_flip(mt__call *call)
             (char *)from.data + (from.dims[dim] - 1) * from.strides[dim] * (int64_t)mt__size_of(&from);
         from.strides[dim] = -from.strides[dim];
     }
+    mt__set_contiguous_flag(&from);
     mt__plan_copy(call->outs[0], &from);
     return MT_OK;
 }
