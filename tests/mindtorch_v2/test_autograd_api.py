@@ -255,6 +255,30 @@ def test_hooks_need_a_gradient_and_their_errors_come_out():
         (x * 2).sum().backward()
 
 
+@pytest.mark.parametrize("made, message", [
+    (lambda g: g[:2], "size"), (lambda g: g.sum(), "size"), (lambda g: g.reshape(1, 3), "size"), (lambda g: g.expand(2, 3), "size"),
+    (lambda g: g.double(), "type"), (lambda g: g.long(), "type"),
+])
+def test_hooks_return_gradients_like_those_they_got(made, message):
+    for hooked in (lambda x: x, lambda x: x * 2):
+        x = torch.ones(3, requires_grad=True)
+        y = hooked(x)
+        y.register_hook(made)
+        with pytest.raises(RuntimeError, match=f"hook.* has changed the {message} of"):
+            (y * 3).sum().backward()
+        assert x.grad is None
+
+
+def test_post_accumulate_hooks_return_nothing():
+    x = torch.ones(3, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: t.data.add_(1))  # as many do: what it returns is ignored
+    (x * 3).sum().backward()
+    assert x.tolist() == [2.0, 2.0, 2.0] and x.grad.tolist() == [3.0, 3.0, 3.0]
+    x.register_post_accumulate_grad_hook(lambda t: 5)
+    with pytest.raises(TypeError, match="int"):
+        (x * 3).sum().backward()
+
+
 def test_post_accumulate_hooks_see_the_finished_gradient():
     x = leaf([1.0])
     seen = []
