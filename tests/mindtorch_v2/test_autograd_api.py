@@ -366,6 +366,44 @@ def test_no_grad_and_enable_grad_nest():
 # ---------------------------------------------------------------------------------------------------- in place
 
 
+def test_a_decorated_generator_gets_what_its_user_throws():
+    seen = []
+
+    @torch.no_grad()
+    def numbers():
+        try:
+            try:
+                yield torch.is_grad_enabled()
+            except KeyError:
+                seen.append(torch.is_grad_enabled())
+                got = yield "caught"
+                seen.append(got)
+            yield 2
+        finally:
+            seen.append("closed" if not torch.is_grad_enabled() else "in the wrong mode")
+        return 7
+
+    items = numbers()
+    assert next(items) is False and torch.is_grad_enabled()
+    assert items.throw(KeyError("k")) == "caught" and items.send(5) == 2 and torch.is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        next(items)
+    assert end.value.value == 7 and seen == [False, 5, "closed"]
+    seen.clear()
+    items = numbers()
+    next(items)
+    items.close()
+    assert seen == ["closed"] and torch.is_grad_enabled()
+    items = numbers()
+    next(items)
+    with pytest.raises(ValueError):
+        items.throw(ValueError())
+    items = numbers()
+    next(items)
+    del items
+    assert seen == ["closed"] * 3 and torch.is_grad_enabled()
+
+
 def test_a_leaf_that_requires_grad_is_not_changed_in_place():
     x = leaf([1.0])
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."):
