@@ -48,7 +48,7 @@ static double extreme_f64(double best, double v, bool largest)
 }
 
 #define ROWS(T, S, EXP)                                                                                      \
-    SUM_OF(T, sum_##S, v)                                                                                    \
+    SUM_OF(T, beyond_##S, v - m)                                                                             \
     SUM_OF(T, spread_##S, (v - m) * (v - m))                                                                 \
     SUM_OF(T, squares_##S, v *v)                                                                             \
     SUM_OF(T, absolutes_##S, v < 0 ? -v : v)                                                                 \
@@ -61,7 +61,9 @@ static double extreme_f64(double best, double v, bool largest)
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
             double n = (double)j->n, free = n - j->parameter;                                                \
-            double var = spread_##S(x, sum_##S(x, 0, j->n) / n, j->n) / (free > 0 && n > 0 ? free : 0);      \
+            /* relative to the first, so that equal elements have no spread at all */                        \
+            double first = j->n > 0 ? (double)x[0] : 0, mean = first + beyond_##S(x, first, j->n) / n;       \
+            double var = spread_##S(x, mean, j->n) / (free > 0 && n > 0 ? free : 0);                         \
             ((T *)j->to)[r] = (T)(j->root ? sqrt(var) : var);                                                \
         }                                                                                                    \
     }                                                                                                        \

@@ -85,17 +85,18 @@ __kernel void NAME(long total_items, long n, long inner, int values, __global co
 #endif
 
 #if defined(NEED_var)
-/* Rows of n: the mean, then the squared deviations. */
+/* Rows of n: the mean, relative to the first so that equal elements have no spread, then the squared deviations. */
 __kernel void NAME(long n, T correction, int root, __global const T *x, long x_at, __global T *y, long y_at)
 {
     __local T room[GROUP];
     const uint me = get_local_id(0);
     x += x_at + get_group_id(0) * n;
+    const T first = n > 0 ? x[0] : 0;
     T mean = 0;
     for (int pass = 0; pass < 2; pass++) {
         T s = 0;
         for (long k = me; k < n; k += GROUP)
-            s += pass == 0 ? x[k] : (x[k] - mean) * (x[k] - mean);
+            s += pass == 0 ? x[k] - first : (x[k] - mean) * (x[k] - mean);
         barrier(CLK_LOCAL_MEM_FENCE);
         room[me] = s;
         for (uint half_ = GROUP / 2; half_ > 0; half_ /= 2) {
@@ -105,7 +106,7 @@ __kernel void NAME(long n, T correction, int root, __global const T *x, long x_a
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (pass == 0)
-            mean = room[0] / n;
+            mean = first + room[0] / n;
     }
     if (me == 0) {
         const T left = (T)n - correction;
