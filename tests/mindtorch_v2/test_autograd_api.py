@@ -311,6 +311,14 @@ def test_grad_of_unused_inputs():
     assert gy.item() == 0.0
 
 
+def test_grad_of_no_inputs_is_refused():
+    """It was a backward pass into all leaves."""
+    x = leaf([1.0])
+    with pytest.raises(RuntimeError, match="cannot be empty"):
+        torch.autograd.grad((x * 2).sum(), [])
+    assert x.grad is None
+
+
 def test_grad_of_inner_tensors():
     x = leaf([2.0])
     y = x * 3
