@@ -236,12 +236,17 @@ static mt_tensor *run_hook(mt_tensor *grad, void *user, bool *failed)
     return other;
 }
 
-/* The hook's result is ignored. */
+/* A tensor that the hook returns is ignored: the gradient has been added. */
 static mt_tensor *run_post_hook(mt_tensor *leaf, void *user, bool *failed)
 {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *self = mtpy_wrap(mt_retain(leaf)),
              *result = self != NULL ? PyObject_CallOneArg(user, self) : NULL;
+    if (result != NULL && result != Py_None && !mtpy_is_tensor(result)) {
+        PyErr_Format(PyExc_TypeError, "a post accumulate grad hook must return None, not %s",
+                     Py_TYPE(result)->tp_name);
+        Py_CLEAR(result);
+    }
     if (result == NULL) {
         mtpy_keep_exception();
         *failed = true;

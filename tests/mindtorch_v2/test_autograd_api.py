@@ -255,6 +255,30 @@ def test_hooks_need_a_gradient_and_their_errors_come_out():
         (x * 2).sum().backward()
 
 
+@pytest.mark.parametrize("made, message", [
+    (lambda g: g[:2], "size"), (lambda g: g.sum(), "size"), (lambda g: g.reshape(1, 3), "size"), (lambda g: g.expand(2, 3), "size"),
+    (lambda g: g.double(), "type"), (lambda g: g.long(), "type"),
+])
+def test_hooks_return_gradients_like_those_they_got(made, message):
+    for hooked in (lambda x: x, lambda x: x * 2):
+        x = torch.ones(3, requires_grad=True)
+        y = hooked(x)
+        y.register_hook(made)
+        with pytest.raises(RuntimeError, match=f"hook.* has changed the {message} of"):
+            (y * 3).sum().backward()
+        assert x.grad is None
+
+
+def test_post_accumulate_hooks_return_nothing():
+    x = torch.ones(3, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: t.data.add_(1))  # as many do: what it returns is ignored
+    (x * 3).sum().backward()
+    assert x.tolist() == [2.0, 2.0, 2.0] and x.grad.tolist() == [3.0, 3.0, 3.0]
+    x.register_post_accumulate_grad_hook(lambda t: 5)
+    with pytest.raises(TypeError, match="int"):
+        (x * 3).sum().backward()
+
+
 def test_post_accumulate_hooks_see_the_finished_gradient():
     x = leaf([1.0])
     seen = []
@@ -285,6 +309,14 @@ def test_grad_of_unused_inputs():
     assert gx.item() == 2.0 and gy is None
     gx, gy = torch.autograd.grad((x * 2).sum(), [x, y], allow_unused=True, materialize_grads=True)
     assert gy.item() == 0.0
+
+
+def test_grad_of_no_inputs_is_refused():
+    """It was a backward pass into all leaves."""
+    x = leaf([1.0])
+    with pytest.raises(RuntimeError, match="cannot be empty"):
+        torch.autograd.grad((x * 2).sum(), [])
+    assert x.grad is None
 
 
 def test_grad_of_inner_tensors():
@@ -340,6 +372,44 @@ def test_no_grad_and_enable_grad_nest():
 
 
 # ---------------------------------------------------------------------------------------------------- in place
+
+
+def test_a_decorated_generator_gets_what_its_user_throws():
+    seen = []
+
+    @torch.no_grad()
+    def numbers():
+        try:
+            try:
+                yield torch.is_grad_enabled()
+            except KeyError:
+                seen.append(torch.is_grad_enabled())
+                got = yield "caught"
+                seen.append(got)
+            yield 2
+        finally:
+            seen.append("closed" if not torch.is_grad_enabled() else "in the wrong mode")
+        return 7
+
+    items = numbers()
+    assert next(items) is False and torch.is_grad_enabled()
+    assert items.throw(KeyError("k")) == "caught" and items.send(5) == 2 and torch.is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        next(items)
+    assert end.value.value == 7 and seen == [False, 5, "closed"]
+    seen.clear()
+    items = numbers()
+    next(items)
+    items.close()
+    assert seen == ["closed"] and torch.is_grad_enabled()
+    items = numbers()
+    next(items)
+    with pytest.raises(ValueError):
+        items.throw(ValueError())
+    items = numbers()
+    next(items)
+    del items
+    assert seen == ["closed"] * 3 and torch.is_grad_enabled()
 
 
 def test_a_leaf_that_requires_grad_is_not_changed_in_place():

@@ -242,3 +242,13 @@ def test_an_accumulator_knows_its_leaf():
     assert accumulator.variable is x and repr(accumulator).startswith("<AccumulateGrad object at ")
     assert accumulator.name() == "torch::autograd::AccumulateGrad"
     assert not hasattr(node, "variable")
+
+
+@pytest.mark.parametrize("count", [3, 6, 7, 10, 100, 1000])
+def test_equal_elements_have_no_spread(count):
+    """The rounding of their mean gave std a gradient."""
+    x = torch.full((4, count), 0.1, dtype=torch.float64, requires_grad=True)
+    for dim in (0, 1, None):
+        std = x.std(dim) if dim is not None else x.std()
+        std.sum().backward()
+        assert std.max().item() == x.var().item() == 0.0 and x.grad.abs().max().item() == 0.0

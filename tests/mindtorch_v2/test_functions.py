@@ -135,6 +135,29 @@ def test_a_change_in_place_reaches_the_base_of_a_view():
     assert y.tolist() == [1.0, 2.0, 2.0] and x.grad.tolist() == [1.0, 2.0, 2.0]
 
 
+def test_contexts_of_changes_in_place_are_freed():
+    kept = []
+
+    class Kept(Twice):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark = type("Mark", (), {})()
+            kept.append(weakref.ref(ctx.mark))
+            ctx.save_for_backward(x)
+            return Twice.forward(ctx, x)
+
+    x = leaf(1.0, 1.0)
+    for change in (lambda y: y, lambda y: y[1:]):
+        for back in (False, True):
+            y = x * 1
+            Kept.apply(change(y))
+            if back:
+                y.sum().backward()
+            del y
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 4
+
+
 def test_a_change_in_place_makes_the_base_require_grad():
     class AddTo(torch.autograd.Function):
         @staticmethod

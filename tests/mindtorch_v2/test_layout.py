@@ -48,3 +48,19 @@ def test_gradients_of_turned_tensors():
     x = torch.arange(12.0).reshape(3, 4).requires_grad_()
     (x.t() * x.t().contiguous()).sum().backward()
     assert torch.equal(x.grad, 2 * x.detach())
+
+
+@pytest.mark.parametrize("use", [lambda x: x * 2, torch.exp, lambda x: x + 1, lambda x: x.sum(), lambda x: x.t() * 3, lambda x: x @ x.t()])
+@pytest.mark.parametrize("record", [False, True])
+def test_a_gradient_lies_like_its_leaf(use, record):
+    """If the leaf is dense; otherwise in row-major order."""
+    for leaf, strides in ((torch.ones(3, 4).t(), (1, 4)), (torch.ones(4, 3), (3, 1)), (torch.ones(8, 3)[::2], (3, 1)),
+                          (torch.ones(1).expand(4, 3), (3, 1)), (torch.ones(4, 6)[:, ::2].t().t(), (3, 1))):
+        leaf = leaf.requires_grad_()
+        with torch.profiler.profile() if record else torch.enable_grad():
+            for create_graph in (False, True):
+                leaf.grad = None
+                use(leaf).sum().backward(create_graph=create_graph)
+                assert leaf.grad.stride() == strides
+                use(leaf).sum().backward()
+                assert leaf.grad.stride() == strides

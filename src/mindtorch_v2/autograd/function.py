@@ -59,7 +59,7 @@ class FunctionCtx:
                 t = t.detach()
             saved.append((t, None if t is None else t._version, place))
         self._saved = tuple(saved)
-        self._to_save = ()
+        self._to_save = self._dirty = self._not_differentiable = ()  # the outputs among them keep this context, too
 
 
 class Function:

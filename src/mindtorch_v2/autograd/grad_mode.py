@@ -37,14 +37,21 @@ class _Mode:
         @functools.wraps(function)
         def in_mode(*args, **kwargs):
             items = function(*args, **kwargs)
-            reply = None
+            step, given = items.send, (None,)
             while True:
                 try:
                     with self._again():
-                        item = items.send(reply)
+                        item = step(*given)
                 except StopIteration as end:
                     return end.value
-                reply = yield item
+                try:
+                    step, given = items.send, ((yield item),)
+                except GeneratorExit:
+                    with self._again():
+                        items.close()
+                    raise
+                except BaseException as error:
+                    step, given = items.throw, (error,)
 
         return in_mode
 

@@ -204,6 +204,7 @@ void mt__cycles_release(void);
 void mt__node_let_go(mt_node *node);
 /* Runs and records the node's function; outs, one per edge and initially NULL, receive owned references. */
 mt_status mt__node_run(mt_node *node, mt_tensor **grads, mt_tensor **outs);
+mt_status mt__accumulate(mt_node *node, mt_tensor **grad); /* takes it, into the leaf of the node */
 mt_status mt__custom_run(mt_node *node, mt_tensor *const *grads, mt_tensor **outs);
 void mt__copy_slices_let_go(mt_node *node);
 mt_node *mt__copy_slices_inner(const mt_node *node); /* borrowed */

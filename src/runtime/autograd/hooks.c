@@ -61,6 +61,20 @@ static mt_status keep(const mt__hook *hook, mt_tensor *grad)
     return status;
 }
 
+/* What a hook puts in the place of a gradient must be one, too. */
+static mt_status check_like(const mt_tensor *grad, const mt_tensor *other)
+{
+    if (other->dtype != grad->dtype)
+        return mt__fail(MT_E_RUNTIME, "a hook has changed the type of the gradient: from %s to %s",
+                        mt_dtype_name((mt_dtype)grad->dtype), mt_dtype_name((mt_dtype)other->dtype));
+    if (other->rank != grad->rank || memcmp(other->dims, grad->dims, grad->rank * sizeof *grad->dims) != 0)
+        return mt__fail(MT_E_RUNTIME, "a hook has changed the size of the gradient: from %s to %s",
+                        mt__shape_text(grad->dims, grad->rank), mt__shape_text(other->dims, other->rank));
+    if (other->device != grad->device)
+        return mt__fail(MT_E_RUNTIME, "a hook has moved the gradient to another device");
+    return MT_OK;
+}
+
 static mt_status run_one(const mt__hook *hook, mt_tensor **grad)
 {
     bool failed = false;
@@ -69,11 +83,14 @@ static mt_status run_one(const mt__hook *hook, mt_tensor **grad)
         mt_release(other);
         return MT_E_CALLBACK; /* the callback keeps its own message */
     }
-    if (other != NULL) {
+    mt_status status = other != NULL ? check_like(*grad, other) : MT_OK;
+    if (status == MT_OK && other != NULL) {
         mt_release(*grad);
         *grad = other;
+    } else {
+        mt_release(other);
     }
-    return MT_OK;
+    return status;
 }
 
 mt_status mt__hooks_run(const mt__hooks *hooks, uint32_t output, mt_tensor **grad)

@@ -28,7 +28,7 @@ static double extreme_f64(double best, double v, bool largest)
 #define V ((double)a[k]) /* differences are of double, and so are sums: no mean is rounded */
 
 #define ROWS(T, S, EXP)                                                                                      \
-    MT__SUM_OF(T, double, sum_##S, V)                                                                        \
+    MT__SUM_OF(T, double, beyond_##S, V - m)                                                                 \
     MT__SUM_OF(T, double, spread_##S, (V - m) * (V - m))                                                     \
     MT__SUM_OF(T, double, squares_##S, V *V)                                                                 \
     MT__SUM_OF(T, double, absolutes_##S, fabs(V))                                                            \
@@ -41,8 +41,10 @@ static double extreme_f64(double best, double v, bool largest)
         for (int64_t r = begin; r < end; r++) {                                                              \
             const T *x = (const T *)j->from + r * j->n;                                                      \
             double n = (double)j->n, free = n - j->parameter;                                                \
-            double var =                                                                                     \
-                spread_##S(x, x, x, sum_##S(x, x, x, 0, j->n) / n, j->n) / (free > 0 && n > 0 ? free : 0);   \
+            /* relative to the first, so that equal elements have no spread at all */                        \
+            double first = j->n > 0 ? (double)x[0] : 0;                                                      \
+            double mean = first + beyond_##S(x, x, x, first, j->n) / n;                                      \
+            double var = spread_##S(x, x, x, mean, j->n) / (free > 0 && n > 0 ? free : 0);                   \
             ((T *)j->to)[r] = (T)(j->root ? sqrt(var) : var);                                                \
         }                                                                                                    \
     }                                                                                                        \

@@ -85,13 +85,14 @@ __kernel void NAME(long total_items, long n, long inner, int values, __global co
 #endif
 
 #if defined(NEED_var)
-/* Rows of n: the mean, then the squared deviations, less what the rounding of the mean adds to them. */
+/* Rows of n: the mean, relative to the first, so that equal elements have no spread; then the squared deviations, less
+ * what the rounding of the mean adds to them. */
 __kernel void NAME(long n, T correction, int root, __global const T *x, long x_at, __global T *y, long y_at)
 {
     __local WIDE room[GROUP], rest[GROUP];
     const uint me = get_local_id(0);
     x += x_at + get_group_id(0) * n;
-    WIDE mean = 0;
+    WIDE mean = n > 0 ? x[0] : 0;
     for (int pass = 0; pass < 2; pass++) {
         WIDE s = 0, off = 0;
         for (long k = me; k < n; k += GROUP) {
@@ -111,7 +112,7 @@ __kernel void NAME(long n, T correction, int root, __global const T *x, long x_a
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (pass == 0)
-            mean = rest[0] / n;
+            mean += rest[0] / n;
     }
     if (me == 0) {
         const WIDE left = (WIDE)n - correction;
