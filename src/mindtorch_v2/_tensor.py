@@ -110,7 +110,11 @@ def __deepcopy__(self, memo):
                            "the moment.")
     if id(self) not in memo:
         kind = self.__class__
-        made = self.detach().clone()
+        memory = self.detach()._storage_view()
+        key = (Tensor, memory.device, memory.data_ptr()) if memory.numel() else id(self)
+        if key not in memo:  # tensors that share memory share it after the copy
+            memo[key] = memory.clone()
+        made = memory.new_empty(0)._set(memo[key].as_strided(self.shape, self.stride(), self.storage_offset()))
         if kind is not Tensor:
             made = Tensor._make_subclass(kind, made, self.requires_grad)
         elif self.requires_grad:

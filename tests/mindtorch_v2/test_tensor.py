@@ -170,6 +170,34 @@ def test_an_array_outlives_its_tensor_and_the_other_way_round():
     assert array.sum() == 1000 and tensor.sum() == 2000
 
 
+def test_the_memory_of_an_array_with_gaps_or_repetitions():
+    """Its size was that of as many elements side by side: as_strided read past the end of a broadcast array, and crashed."""
+    repeated = torch.from_numpy(np.broadcast_to(np.float32(3), (1 << 28,)))
+    assert repeated.storage().tolist() == [3] and copy.deepcopy(repeated).stride() == (0,)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 4"):
+        repeated.as_strided((1 << 28,), (1,))
+    gaps = torch.from_numpy(np.arange(10.0)[1::2])
+    assert gaps.storage().nbytes() == 72 and gaps.as_strided((5,), (2,)).tolist() == gaps.tolist() == [1, 3, 5, 7, 9]
+    assert torch.from_numpy(np.zeros((0, 3))).storage().nbytes() == 0
+
+
+def test_deep_copies_share_memory_where_the_originals_do():
+    """Each tensor was copied by itself: a view no longer saw what was written to its base."""
+    x = torch.arange(6.0)
+    a, b, c, d = copy.deepcopy([x, x[2:], x.view(2, 3).t(), torch.zeros(1).expand(3)])
+    a[2] = 77
+    assert b[0].item() == 77 and c[2, 0].item() == 77 and x[2].item() == 2
+    assert c.stride() == (1, 3) and d.stride() == (0,) and b.storage_offset() == 2
+    whole, part = copy.deepcopy([w := torch.arange(4.0, requires_grad=True), w.detach()[:2].requires_grad_()])
+    with torch.no_grad():
+        whole.fill_(5)
+    assert part.tolist() == [5, 5] and w.tolist() == [0, 1, 2, 3] and part.is_leaf and part.requires_grad
+    (part * 2).sum().backward()
+    assert part.grad.tolist() == [2, 2] and w.grad is None
+    none, other = copy.deepcopy([torch.zeros(0), torch.zeros(0, 3, dtype=torch.int64)])
+    assert none.shape == (0,) and other.shape == (0, 3) and other.dtype == torch.int64
+
+
 def test_pickle_copy_save_and_load():
     x = torch.tensor([[1.0, 2.0]], requires_grad=True)
     x.note = "kept"
