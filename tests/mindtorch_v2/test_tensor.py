@@ -170,6 +170,60 @@ def test_an_array_outlives_its_tensor_and_the_other_way_round():
     assert array.sum() == 1000 and tensor.sum() == 2000
 
 
+def test_resizing_what_cannot_be():
+    """resize_(2**62) overflowed and kept the memory of six elements; of an array's memory, the array no longer saw the elements."""
+    x = torch.zeros(6)
+    for size in (2**62, (2**31, 2**31), (2**62, 2)):
+        with pytest.raises(RuntimeError, match="overflowed|not a valid size"):
+            x.resize_(size)
+    assert x.shape == (6,) and x.resize_(np.int64(2)).shape == x.resize_(2).shape == x.resize_((2,)).shape == (2,)
+    array = np.zeros(4, dtype=np.float32)
+    for write in (lambda t: t.resize_(100), lambda t: torch.add(torch.ones(9), 1, out=t)):
+        with pytest.raises(RuntimeError, match="storage that is not resizable"):
+            write(torch.from_numpy(array))
+    assert torch.from_numpy(array).resize_(2).shape == (2,)
+
+
+def test_arrays_that_are_not_writable_and_bytes():
+    fixed = np.arange(3)
+    fixed.flags.writeable = False
+    with pytest.warns(UserWarning, match="not writable"):
+        assert torch.from_numpy(fixed).tolist() == [0, 1, 2]
+    with pytest.warns(UserWarning, match="not writable"):
+        assert torch.asarray(b"abcd", dtype=torch.int32).tolist() == [1684234849]
+    room = bytearray(8)
+    torch.asarray(room, dtype=torch.int32)[1] = 1
+    assert room[4] == 1 and torch.asarray(room).dtype == torch.float32
+    with pytest.raises(TypeError, match="expected np.ndarray"):
+        torch.from_numpy(np.float32(5))
+
+
+def test_tensors_of_one_element_in_lists_are_numbers():
+    """tensor([tensor([1]), tensor([2])]) had two dims, in PyTorch one."""
+    for data in ([torch.tensor([1]), torch.tensor([[2]])], [torch.tensor([1]), 2], [torch.tensor(1), torch.tensor([2])]):
+        assert torch.tensor(data).tolist() == [1, 2]
+
+
+def test_small_things_that_pytorch_does_otherwise():
+    x = torch.arange(6).view(2, 3)
+    assert reversed(x).tolist() == [[5, 4, 3], [2, 1, 0]] and reversed(torch.tensor(1)).item() == 1
+    with pytest.raises(RuntimeError, match="on a bool tensor is not supported"):
+        +torch.tensor([True])
+    with pytest.raises(TypeError, match="only implemented on integer and Boolean-type"):
+        ~torch.tensor([1.5])
+    for dim in (2, -3):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            x.unflatten(dim, (1, 1))
+    assert x.unflatten(-1, (3, 1)).shape == (2, 3, 1) and x.new_ones(np.int64(2)).shape == (2,)
+    assert torch.result_type(torch.zeros(2), torch.zeros(3, dtype=torch.float64)) == torch.float64
+    for call in (lambda: torch.equal(x, 1), lambda: torch.numel(5), lambda: torch.broadcast_tensors([x, x]), lambda: x.equal(1)):
+        with pytest.raises(TypeError, match="Tensor"):
+            call()
+    for call, error in ((lambda: x + 2**70, OverflowError), (lambda: torch.tensor(2**63), ValueError), (lambda: x.clamp(2**70), OverflowError)):
+        with pytest.raises(error):
+            call()
+
+
 def test_the_memory_of_an_array_with_gaps_or_repetitions():
     """Its size was that of as many elements side by side: as_strided read past the end of a broadcast array, and crashed."""
     repeated = torch.from_numpy(np.broadcast_to(np.float32(3), (1 << 28,)))
