@@ -18,6 +18,12 @@ class memory_format(builtins.int):
         return "torch." + ("contiguous_format", "preserve_format", "channels_last")[self]
 
 
+def _check_tensors(name, *values):
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}(): expected Tensor, but got {value.__class__.__name__}")
+
+
 def is_tensor(value):
     return isinstance(value, Tensor)
 
@@ -27,12 +33,14 @@ def is_floating_point(input):
 
 
 def numel(input):
+    _check_tensors("numel", input)
     return input.numel()
 
 
 def equal(input, other):
     """Same shape and the same elements?"""
-    return input.shape == other.shape and builtins.bool((input == other).all())
+    _check_tensors("equal", input, other)
+    return input.equal(other)
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -41,7 +49,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 def result_type(a, b):
     """The dtype that an op on both would return."""
-    empty = [x.new_empty(x.shape) if isinstance(x, Tensor) and x.numel() == 0 else x for x in (a, b)]
+    empty = [x.new_empty(0) if isinstance(x, Tensor) and x.dim() > 0 else x for x in (a, b)]
     left, right = empty if isinstance(empty[0], Tensor) else reversed(empty)
     return ops.mul(left if isinstance(left, Tensor) else _C.tensor(left), right).dtype
 
@@ -87,6 +95,9 @@ def as_tensor(data, dtype=None, device=None):
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """obj as a tensor: of a tensor, array or buffer on its memory where possible. Bytes are the memory of elements."""
+    if isinstance(obj, (bytes, bytearray)):
+        obj = memoryview(obj).cast((dtype or _C.get_default_dtype())._format)
     made = _C.tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
     return made.requires_grad_() if requires_grad else made
 
@@ -106,6 +117,7 @@ def broadcast_to(input, size):
 
 
 def broadcast_tensors(*tensors):
+    _check_tensors("broadcast_tensors", *tensors)
     shape = []
     for t in tensors:
         for i in range(1, t.dim() + 1):

@@ -114,7 +114,11 @@ def __deepcopy__(self, memo):
                            "the moment.")
     if id(self) not in memo:
         kind = self.__class__
-        made = self.detach().clone()
+        memory = self.detach()._storage_view()
+        key = (Tensor, memory.device, memory.data_ptr()) if memory.numel() else id(self)
+        if key not in memo:  # tensors that share memory share it after the copy
+            memo[key] = memory.clone()
+        made = memory.new_empty(0)._set(memo[key].as_strided(self.shape, self.stride(), self.storage_offset()))
         if kind is not Tensor:
             made = Tensor._make_subclass(kind, made, self.requires_grad)
         elif self.requires_grad:
@@ -155,7 +159,8 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 
 
 def _size(size):
-    return list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+    """From new_ones(2, 3) or new_ones((2, 3))."""
+    return list(size) if len(size) != 1 or hasattr(size[0], "__index__") else list(size[0])
 
 
 @_method
@@ -191,7 +196,10 @@ def reshape_as(self, other):
 
 @_method
 def unflatten(self, dim, sizes):
-    at = dim + self.dim() if dim < 0 else dim
+    if len(sizes) == 0:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    self.size(dim)  # raises if there is no such dim
+    at = dim % self.dim()
     return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
 
 
@@ -224,6 +232,8 @@ def get_device(self):
 @_method
 def equal(self, other):
     """Same shape and the same elements?"""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"equal(): argument 'other' must be Tensor, not {builtins.type(other).__name__}")
     return self.shape == other.shape and bool((self == other).all())
 
 
@@ -235,6 +245,12 @@ def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 @_method
 def ravel(self):
     return self.reshape(-1)
+
+
+@_method
+def __reversed__(self):
+    """All dims in reverse order of elements, as PyTorch has it."""
+    return self if self.dim() == 0 else self.flip(tuple(range(self.dim())))
 
 
 _method(Tensor.movedim, "moveaxis")
@@ -313,7 +329,7 @@ _method(storage, "untyped_storage")
 @_method
 def resize_(self, *sizes):
     """Changes the size, allocating memory if needed. Elements keep their order; new ones are not initialised."""
-    return self._resize(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+    return self._resize(_size(sizes))
 
 
 @_method

@@ -28,7 +28,7 @@ static int long_value(PyObject *o, int64_t *out)
     int overflow;
     *out = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow != 0) {
-        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long");
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return -1;
     }
     return *out == -1 && PyErr_Occurred() ? -1 : 1;
@@ -61,10 +61,14 @@ int mtpy_number(PyObject *o, mt_value *out)
     if (PyIndex_Check(o)) {
         PyObject *exact = PyNumber_Index(o);
         int64_t i = 0;
-        int fits = exact != NULL ? long_value(exact, &i) : -1;
+        int overflow = 0;
+        if (exact != NULL)
+            i = PyLong_AsLongLongAndOverflow(exact, &overflow);
         Py_XDECREF(exact);
+        if (overflow != 0)
+            PyErr_SetString(PyExc_OverflowError, "int too big to convert");
         *out = mt_value_int(i);
-        return fits;
+        return exact == NULL || overflow != 0 ? -1 : 1;
     }
     double d = PyFloat_AsDouble(o);
     *out = mt_value_float(d);
@@ -135,13 +139,13 @@ static int bad_item(PyObject *o)
     return -1;
 }
 
-/* Is o a level of nesting: a list, a tuple, a tensor with dims, or another sequence except text? */
+/* Is o a level of nesting: a list, a tuple, a tensor unless of one element, or another sequence except text? */
 static bool is_nest(PyObject *o)
 {
     if (PyList_Check(o) || PyTuple_Check(o))
         return true;
     if (mtpy_is_tensor(o))
-        return mt_rank(mtpy_tensor_of(o)) > 0;
+        return mt_numel(mtpy_tensor_of(o)) != 1;
     if (PyFloat_Check(o) || PyLong_Check(o) || PyUnicode_Check(o) || PyBytes_Check(o) || PyDict_Check(o))
         return false;
     if (!PySequence_Check(o))
@@ -229,8 +233,11 @@ static int store(PyObject *o, mt_dtype dtype, void *to)
         fits = number != NULL ? mtpy_number(number, &v) : -1;
         Py_XDECREF(number);
     }
-    if (fits <= 0)
+    if (fits <= 0) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError))
+            PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return -1;
+    }
     double f = v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
     bool fits_long = v.kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63);
     int64_t i = v.kind != MT_FLOAT ? v.as.i : fits_long ? (int64_t)f : 0;
@@ -382,7 +389,7 @@ static int check_buffer(const Py_buffer *b, mt_dtype *dtype, int64_t *strides)
 }
 
 /* A tensor on the memory of o. */
-static mt_tensor *share(PyObject *o)
+static mt_tensor *share(PyObject *o, bool *readonly)
 {
     Py_buffer *b = PyMem_Calloc(1, sizeof *b);
     if (b == NULL) {
@@ -403,6 +410,7 @@ static mt_tensor *share(PyObject *o)
         goto failed;
     for (int i = 0; i < b->ndim; i++)
         dims[i] = b->shape[i];
+    *readonly = b->readonly != 0;
     mt_status status = mt_tensor_borrow(b->buf, dtype, b->ndim, dims, strides, drop_buffer, b, &t);
     if (status == MT_OK)
         return t;
@@ -416,11 +424,21 @@ failed:
 static PyObject *from_numpy(PyObject *module, PyObject *o)
 {
     (void)module;
-    if (!PyObject_CheckBuffer(o) || mtpy_is_tensor(o) || PyBytes_Check(o) || PyByteArray_Check(o)) {
+    if (!PyObject_CheckBuffer(o) || mtpy_is_tensor(o) || PyBytes_Check(o) || PyByteArray_Check(o) ||
+        mtpy_is_number(o)) {
         PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(o)->tp_name);
         return NULL;
     }
-    mt_tensor *t = share(o);
+    bool readonly = false;
+    mt_tensor *t = share(o, &readonly);
+    if (t != NULL && readonly &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "The array is not writable, but writing to the tensor would write to it. Copy the array "
+                     "first, or make it writable.",
+                     1) < 0) {
+        mt_release(t);
+        return NULL;
+    }
     return t != NULL ? mtpy_wrap(t) : NULL;
 }
 
@@ -443,13 +461,13 @@ static void replace(mt_tensor **t, mt_op_id op, const mt_value *rest, unsigned c
 mt_tensor *mtpy_tensor_from(PyObject *o, int dtype, mt_device device)
 {
     mt_tensor *t;
-    bool shared = true;
+    bool shared = true, readonly;
     if (mtpy_is_tensor(o)) {
         t = mt_retain(mtpy_tensor_of(o));
         replace(&t, MT_OP_detach, NULL, 0);
     } else if (!PyFloat_CheckExact(o) && !PyLong_Check(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) &&
                PyObject_CheckBuffer(o)) {
-        t = share(o);
+        t = share(o, &readonly);
     } else {
         t = from_lists(o, dtype);
         shared = false;

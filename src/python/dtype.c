@@ -50,6 +50,9 @@ MTPY_GETTER(is_signed, PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL)
 /* "Float", as in torch.FloatTensor */
 MTPY_GETTER(scalar_type, PyUnicode_FromString(mt_dtype_describe(((dtype_object *)self)->dtype)->scalar_type))
 
+/* The character of the struct module */
+MTPY_GETTER(format, PyUnicode_FromString(mt_dtype_describe(((dtype_object *)self)->dtype)->format))
+
 MTPY_GETTER(itemsize, PyLong_FromSize_t(mt_dtype_bytes(((dtype_object *)self)->dtype)))
 
 static PyObject *refuse_new(PyTypeObject *type, PyObject *args, PyObject *names)
@@ -65,6 +68,7 @@ static PyGetSetDef properties[] = {
     {"is_signed", is_signed, NULL, NULL, NULL},
     {"itemsize", itemsize, NULL, NULL, NULL},
     {"_scalar_type", scalar_type, NULL, NULL, NULL},
+    {"_format", format, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};

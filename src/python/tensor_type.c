@@ -293,6 +293,10 @@ static PyObject *nb_negative(PyObject *self)
 }
 static PyObject *nb_positive(PyObject *self)
 {
+    if (mt_dtype_of(mtpy_tensor_of(self)) == MT_BOOL) {
+        PyErr_SetString(PyExc_RuntimeError, "The `+` operator, on a bool tensor is not supported.");
+        return NULL;
+    }
     return Py_NewRef(self);
 }
 static PyObject *nb_absolute(PyObject *self)
@@ -301,6 +305,11 @@ static PyObject *nb_absolute(PyObject *self)
 }
 static PyObject *nb_invert(PyObject *self)
 {
+    if (mt_dtype_is_real(mt_dtype_of(mtpy_tensor_of(self)))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+        return NULL;
+    }
     return unary(MT_OP_bitwise_not, self);
 }
 

@@ -86,7 +86,14 @@ mt_status mt__resize(mt_tensor *t, int rank, const int64_t *dims)
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0 || __builtin_mul_overflow(numel, dims[i], &numel))
             return mt__fail(MT_E_RUNTIME, "resize_: %s is not a valid size", mt__shape_text(dims, rank));
-    if (numel > 0 && (size_t)(numel + t->offset) * mt__size_of(t) > t->storage->bytes) {
+    int64_t bytes = 0;
+    if (__builtin_add_overflow(numel, t->offset, &bytes) ||
+        __builtin_mul_overflow(bytes, (int64_t)mt__size_of(t), &bytes))
+        return mt__fail(MT_E_RUNTIME, "Storage size calculation overflowed with sizes=%s",
+                        mt__shape_text(dims, rank));
+    if (numel > 0 && (size_t)bytes > t->storage->bytes) {
+        if (t->storage->drop != NULL) /* the memory of an array, which would no longer see the elements */
+            return mt__fail(MT_E_RUNTIME, "Trying to resize storage that is not resizable");
         mt_status status = grow(t, numel);
         if (status != MT_OK)
             return status;

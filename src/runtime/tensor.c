@@ -439,6 +439,25 @@ static void drop_nothing(void *user)
     (void)user;
 }
 
+/* The bytes from the first element to the end of the last; they may be fewer than the elements need by
+ * themselves, or more. */
+static mt_status borrowed_bytes(size_t item, int rank, const int64_t *dims, const int64_t *strides,
+                                size_t *bytes)
+{
+    int64_t last = 0;
+    bool fits = true;
+    for (int i = 0; i < rank; i++) {
+        int64_t way = 0;
+        if (strides[i] < 0)
+            return mt__fail(MT_E_VALUE, "mt_tensor_borrow: stride %lld of dim %d is negative",
+                            (long long)strides[i], i);
+        fits &= !__builtin_mul_overflow(dims[i] > 0 ? dims[i] - 1 : 0, strides[i], &way) &&
+                !__builtin_add_overflow(last, way, &last);
+    }
+    fits &= last < INT64_MAX && !__builtin_mul_overflow((size_t)last + 1, item, bytes);
+    return fits ? MT_OK : mt__fail(MT_E_VALUE, "mt_tensor_borrow: the strides do not fit into memory");
+}
+
 mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *dims, const int64_t *strides,
                            void (*drop)(void *user), void *user, mt_tensor **out)
 {
@@ -447,6 +466,8 @@ mt_status mt_tensor_borrow(void *data, mt_dtype dtype, int rank, const int64_t *
     if ((unsigned)dtype >= MT_DTYPES)
         return mt__fail(MT_E_VALUE, "mt_tensor_borrow: %d is not a dtype", (int)dtype);
     mt_status status = check_dims(rank, dims, mt_dtype_bytes(dtype), &bytes);
+    if (status == MT_OK && strides != NULL && bytes > 0)
+        status = borrowed_bytes(mt_dtype_bytes(dtype), rank, dims, strides, &bytes);
     if (status != MT_OK)
         return status;
     mt_storage *s = calloc(1, sizeof *s);

@@ -170,6 +170,88 @@ def test_an_array_outlives_its_tensor_and_the_other_way_round():
     assert array.sum() == 1000 and tensor.sum() == 2000
 
 
+def test_resizing_what_cannot_be():
+    """resize_(2**62) overflowed and kept the memory of six elements; of an array's memory, the array no longer saw the elements."""
+    x = torch.zeros(6)
+    for size in (2**62, (2**31, 2**31), (2**62, 2)):
+        with pytest.raises(RuntimeError, match="overflowed|not a valid size"):
+            x.resize_(size)
+    assert x.shape == (6,) and x.resize_(np.int64(2)).shape == x.resize_(2).shape == x.resize_((2,)).shape == (2,)
+    array = np.zeros(4, dtype=np.float32)
+    for write in (lambda t: t.resize_(100), lambda t: torch.add(torch.ones(9), 1, out=t)):
+        with pytest.raises(RuntimeError, match="storage that is not resizable"):
+            write(torch.from_numpy(array))
+    assert torch.from_numpy(array).resize_(2).shape == (2,)
+
+
+def test_arrays_that_are_not_writable_and_bytes():
+    fixed = np.arange(3)
+    fixed.flags.writeable = False
+    with pytest.warns(UserWarning, match="not writable"):
+        assert torch.from_numpy(fixed).tolist() == [0, 1, 2]
+    with pytest.warns(UserWarning, match="not writable"):
+        assert torch.asarray(b"abcd", dtype=torch.int32).tolist() == [1684234849]
+    room = bytearray(8)
+    torch.asarray(room, dtype=torch.int32)[1] = 1
+    assert room[4] == 1 and torch.asarray(room).dtype == torch.float32
+    with pytest.raises(TypeError, match="expected np.ndarray"):
+        torch.from_numpy(np.float32(5))
+
+
+def test_tensors_of_one_element_in_lists_are_numbers():
+    """tensor([tensor([1]), tensor([2])]) had two dims, in PyTorch one."""
+    for data in ([torch.tensor([1]), torch.tensor([[2]])], [torch.tensor([1]), 2], [torch.tensor(1), torch.tensor([2])]):
+        assert torch.tensor(data).tolist() == [1, 2]
+
+
+def test_small_things_that_pytorch_does_otherwise():
+    x = torch.arange(6).view(2, 3)
+    assert reversed(x).tolist() == [[5, 4, 3], [2, 1, 0]] and reversed(torch.tensor(1)).item() == 1
+    with pytest.raises(RuntimeError, match="on a bool tensor is not supported"):
+        +torch.tensor([True])
+    with pytest.raises(TypeError, match="only implemented on integer and Boolean-type"):
+        ~torch.tensor([1.5])
+    for dim in (2, -3):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            x.unflatten(dim, (1, 1))
+    assert x.unflatten(-1, (3, 1)).shape == (2, 3, 1) and x.new_ones(np.int64(2)).shape == (2,)
+    assert torch.result_type(torch.zeros(2), torch.zeros(3, dtype=torch.float64)) == torch.float64
+    for call in (lambda: torch.equal(x, 1), lambda: torch.numel(5), lambda: torch.broadcast_tensors([x, x]), lambda: x.equal(1)):
+        with pytest.raises(TypeError, match="Tensor"):
+            call()
+    for call, error in ((lambda: x + 2**70, OverflowError), (lambda: torch.tensor(2**63), ValueError), (lambda: x.clamp(2**70), OverflowError)):
+        with pytest.raises(error):
+            call()
+
+
+def test_the_memory_of_an_array_with_gaps_or_repetitions():
+    """Its size was that of as many elements side by side: as_strided read past the end of a broadcast array, and crashed."""
+    repeated = torch.from_numpy(np.broadcast_to(np.float32(3), (1 << 28,)))
+    assert repeated.storage().tolist() == [3] and copy.deepcopy(repeated).stride() == (0,)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 4"):
+        repeated.as_strided((1 << 28,), (1,))
+    gaps = torch.from_numpy(np.arange(10.0)[1::2])
+    assert gaps.storage().nbytes() == 72 and gaps.as_strided((5,), (2,)).tolist() == gaps.tolist() == [1, 3, 5, 7, 9]
+    assert torch.from_numpy(np.zeros((0, 3))).storage().nbytes() == 0
+
+
+def test_deep_copies_share_memory_where_the_originals_do():
+    """Each tensor was copied by itself: a view no longer saw what was written to its base."""
+    x = torch.arange(6.0)
+    a, b, c, d = copy.deepcopy([x, x[2:], x.view(2, 3).t(), torch.zeros(1).expand(3)])
+    a[2] = 77
+    assert b[0].item() == 77 and c[2, 0].item() == 77 and x[2].item() == 2
+    assert c.stride() == (1, 3) and d.stride() == (0,) and b.storage_offset() == 2
+    whole, part = copy.deepcopy([w := torch.arange(4.0, requires_grad=True), w.detach()[:2].requires_grad_()])
+    with torch.no_grad():
+        whole.fill_(5)
+    assert part.tolist() == [5, 5] and w.tolist() == [0, 1, 2, 3] and part.is_leaf and part.requires_grad
+    (part * 2).sum().backward()
+    assert part.grad.tolist() == [2, 2] and w.grad is None
+    none, other = copy.deepcopy([torch.zeros(0), torch.zeros(0, 3, dtype=torch.int64)])
+    assert none.shape == (0,) and other.shape == (0, 3) and other.dtype == torch.int64
+
+
 def test_pickle_copy_save_and_load():
     x = torch.tensor([[1.0, 2.0]], requires_grad=True)
     x.note = "kept"

@@ -6,6 +6,7 @@
 #include "runtime/kernels/opencl/npu.h"
 #include "runtime/kernels/formulas.h"
 #include "runtime/ops/reduce.h"
+#include <math.h>
 
 /* of formulas.h */
 #define EXP exp
@@ -195,6 +196,8 @@ mt_status mt__npu_pow(mt__call *call)
     mt__map_add(&m, &call->args[0], call->compute);
     if (real && (e == 2 || e == 3))
         m.id = e == 2 ? MT__SQUARE : MT__CUBE;
+    else if (real && fabs(e) == 0.5) /* pow(-INFINITY, 0.5) is not the root */
+        m.id = e > 0 ? MT_OP_sqrt : MT_OP_rsqrt;
     else
         mt__map_add(&m, &call->args[1], call->compute);
     return mt__map_run(&m);
