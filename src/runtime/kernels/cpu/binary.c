@@ -89,7 +89,8 @@ static inline mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype giv
 
 LOOPS_ALL(add, (wide)a + (wide)b)
 BOOL_LOOP(mul, MT__NO_SETUP, a &b)
-INT_LOOPS(mul, MT__NO_SETUP, (wide)a *(wide)b)
+LOOP(, mul, i32, int32_t, uint32_t, int32_t, MT__NO_SETUP, (wide)a *(wide)b)
+LOOP(MT__CLONES, mul, i64, int64_t, uint64_t, int64_t, MT__NO_SETUP, (wide)a *(wide)b)
 FLOAT_LOOPS(mul, MT__NO_SETUP, a *b)
 TABLE_ALL(mul)
 INT_LOOPS(sub, MT__NO_SETUP, (wide)a - (wide)b)
@@ -313,8 +314,8 @@ TABLE_FLOAT(atan2)
     LOOP(, op, bool, bool, bool, bool, MT__NO_SETUP, expr)                                                   \
     LOOP(, op, i32, int32_t, int32_t, bool, MT__NO_SETUP, expr)                                              \
     LOOP(, op, i64, int64_t, int64_t, bool, MT__NO_SETUP, expr)                                              \
-    LOOP(, op, f32, float, float, bool, MT__NO_SETUP, expr)                                                  \
-    LOOP(, op, f64, double, double, bool, MT__NO_SETUP, expr)                                                \
+    LOOP(MT__CLONES, op, f32, float, float, bool, MT__NO_SETUP, expr)                                        \
+    LOOP(MT__CLONES, op, f64, double, double, bool, MT__NO_SETUP, expr)                                      \
     TABLE_ALL(op)                                                                                            \
     mt_status mt__cpu_##op(mt__call *call)                                                                   \
     {                                                                                                        \

@@ -53,43 +53,66 @@ RSTD(float, f)
 RSTD(double, d)
 
 #define LAYER_NORM(T, S)                                                                                     \
+    MT__INLINE void layer_norm_row_##S(const job *j, int64_t r, T mean, T rstd)                              \
+    {                                                                                                        \
+        const T *restrict w = j->weight, *restrict b = j->bias, *restrict x = (const T *)j->x + r * j->n;    \
+        T *restrict y = (T *)j->y + r * j->n;                                                                \
+        if (w != NULL && b != NULL)                                                                          \
+            for (int64_t i = 0; i < j->n; i++)                                                               \
+                y[i] = (x[i] - mean) * rstd * w[i] + b[i];                                                   \
+        else                                                                                                 \
+            for (int64_t i = 0; i < j->n; i++)                                                               \
+                y[i] = (x[i] - mean) * rstd * (w != NULL ? w[i] : 1) + (b != NULL ? b[i] : 0);               \
+    }                                                                                                        \
     MT__CLONES static void layer_norm_##S(int64_t begin, int64_t end, const job *j)                          \
     {                                                                                                        \
-        const T *restrict w = j->weight, *restrict b = j->bias;                                              \
-        int64_t n = j->n;                                                                                    \
-        for (int64_t r = begin; r < end; r++) {                                                              \
-            const T *restrict x = (const T *)j->x + r * n;                                                   \
-            T *restrict y = (T *)j->y + r * n;                                                               \
-            T mean = (T)(sum_##S(x, x, x, 0, n) / (double)n);                                                \
-            T rstd = rstd_##S(x, mean, spread_##S(x, x, x, mean, n) / (double)n + j->eps, n);                \
-            ((T *)j->to_mean)[r] = mean;                                                                     \
-            ((T *)j->to_rstd)[r] = rstd;                                                                     \
-            if (w != NULL && b != NULL)                                                                      \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    y[i] = (x[i] - mean) * rstd * w[i] + b[i];                                               \
-            else                                                                                             \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    y[i] = (x[i] - mean) * rstd * (w != NULL ? w[i] : 1) + (b != NULL ? b[i] : 0);           \
+        const int64_t n = j->n;                                                                              \
+        T *mean = j->to_mean, *rstd = j->to_rstd;                                                            \
+        for (int64_t first = begin, last; first < end; first = last) {                                       \
+            const T *x = j->x;                                                                               \
+            double variance[MT__MOST_TOGETHER];                                                              \
+            last = first + MT__TOGETHER(n) < end ? first + MT__TOGETHER(n) : end;                            \
+            for (int64_t r = first; r < last; r++)                                                           \
+                mean[r] = (T)(sum_##S(x + r * n, x, x, 0, n) / (double)n);                                   \
+            for (int64_t r = first; r < last; r++)                                                           \
+                variance[r - first] = spread_##S(x + r * n, x, x, mean[r], n) / (double)n + j->eps;          \
+            for (int64_t r = first; r < last; r++)                                                           \
+                rstd[r] = rstd_##S(x + r * n, mean[r], variance[r - first], n);                              \
+            for (int64_t r = first; r < last; r++)                                                           \
+                layer_norm_row_##S(j, r, mean[r], rstd[r]);                                                  \
         }                                                                                                    \
+    }                                                                                                        \
+    MT__INLINE void layer_norm_back_row_##S(const job *j, int64_t r, double ds, double db)                   \
+    {                                                                                                        \
+        const int64_t n = j->n;                                                                              \
+        const T *restrict w = j->weight, *restrict x = (const T *)j->x + r * n;                              \
+        const T *restrict g = (const T *)j->grad + r * n;                                                    \
+        T *restrict gx = (T *)j->grad_x + r * n;                                                             \
+        T mean = ((const T *)j->mean)[r], rstd = ((const T *)j->rstd)[r];                                    \
+        T slope = (T)(ds * (double)rstd * (double)rstd * (double)rstd / (double)n),                          \
+          shift = (T)(db * (double)rstd / (double)n);                                                        \
+        if (w != NULL)                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                gx[i] = g[i] * w[i] * rstd - (x[i] - mean) * slope - shift;                                  \
+        else                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                  \
+                gx[i] = g[i] * rstd - (x[i] - mean) * slope - shift;                                         \
     }                                                                                                        \
     MT__CLONES static void layer_norm_back_##S(int64_t begin, int64_t end, const job *j)                     \
     {                                                                                                        \
-        const T *restrict w = j->weight;                                                                     \
-        int64_t n = j->n;                                                                                    \
-        for (int64_t r = begin; r < end; r++) {                                                              \
-            const T *restrict x = (const T *)j->x + r * n, *restrict g = (const T *)j->grad + r * n;         \
-            T *restrict gx = (T *)j->grad_x + r * n;                                                         \
-            T mean = ((const T *)j->mean)[r], rstd = ((const T *)j->rstd)[r];                                \
-            double ds = w != NULL ? dev_dot3_##S(g, x, w, mean, n) : dev_dot_##S(g, x, x, mean, n);          \
-            double db = w != NULL ? dot_##S(g, w, w, 0, n) : sum_##S(g, g, g, 0, n);                         \
-            T slope = (T)(ds * (double)rstd * (double)rstd * (double)rstd / (double)n),                      \
-              shift = (T)(db * (double)rstd / (double)n);                                                    \
-            if (w != NULL)                                                                                   \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    gx[i] = g[i] * w[i] * rstd - (x[i] - mean) * slope - shift;                              \
-            else                                                                                             \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    gx[i] = g[i] * rstd - (x[i] - mean) * slope - shift;                                     \
+        const T *w = j->weight;                                                                              \
+        const int64_t n = j->n;                                                                              \
+        for (int64_t first = begin, last; first < end; first = last) {                                       \
+            double ds[MT__MOST_TOGETHER], db[MT__MOST_TOGETHER];                                             \
+            last = first + MT__TOGETHER(n) < end ? first + MT__TOGETHER(n) : end;                            \
+            for (int64_t r = first; r < last; r++) {                                                         \
+                const T *x = (const T *)j->x + r * n, *g = (const T *)j->grad + r * n;                       \
+                T mean = ((const T *)j->mean)[r];                                                            \
+                ds[r - first] = w != NULL ? dev_dot3_##S(g, x, w, mean, n) : dev_dot_##S(g, x, x, mean, n);  \
+                db[r - first] = w != NULL ? dot_##S(g, w, w, 0, n) : sum_##S(g, g, g, 0, n);                 \
+            }                                                                                                \
+            for (int64_t r = first; r < last; r++)                                                           \
+                layer_norm_back_row_##S(j, r, ds[r - first], db[r - first]);                                 \
         }                                                                                                    \
     }                                                                                                        \
     MT__CLONES static void layer_norm_params_##S(int64_t begin, int64_t end, const job *j)                   \

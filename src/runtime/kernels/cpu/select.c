@@ -19,9 +19,13 @@ static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *co
 
 /* --------------------------------------------------------------------------------------------- by a condition */
 
-#define WHERE(sym, T, ...) MT__LOOP3(, where_##sym, bool, T, T, MT__NO_SETUP, a ? b : c)
-MT_DTYPE_LIST(WHERE)
-#define WHERE_ENTRY(sym, T, ...) [MT_##sym] = where_##sym,
+/* By size: selecting bits vectorises, a branch does not. */
+#define WHERE(T) MT__LOOP3(MT__CLONES, where_##T, uint8_t, T, T, MT__NO_SETUP, c ^ ((b ^ c) & (T)(0 - (T)a)))
+WHERE(uint8_t)
+WHERE(uint32_t)
+WHERE(uint64_t)
+#define WHERE_ENTRY(sym, T, ...)                                                                             \
+    [MT_##sym] = sizeof(T) == 1 ? where_uint8_t : sizeof(T) == 4 ? where_uint32_t : where_uint64_t,
 static mt__loop *const where_loops[MT_DTYPES] = {MT_DTYPE_LIST(WHERE_ENTRY)};
 
 mt_status mt__cpu_where(mt__call *call)

@@ -34,24 +34,32 @@ static int64_t block_at(const job *j, int64_t b, int64_t *at)
     MT__MAX_OF(T, max_##S)                                                                                   \
     MT__SUM_OF(T, T, sum_##S, a[k])                                                                          \
     MT__SUM_OF(T, T, dot_##S, a[k] * b[k])                                                                   \
+    MT__SUM_OF(T, T, exps_##S, EXP(a[k] - m))                                                                \
     MT__CLONES static void soft_rows_##S(int64_t begin, int64_t end, const job *j, bool logs)                \
     {                                                                                                        \
-        int64_t n = j->n;                                                                                    \
-        for (int64_t r = begin; r < end; r++) {                                                              \
-            const T *restrict x = (const T *)j->a + r * n;                                                   \
-            T *restrict y = (T *)j->to + r * n;                                                              \
-            T m = max_##S(x, n);                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                                  \
-                y[i] = EXP(x[i] - m);                                                                        \
-            double total = sum_##S(y, y, y, 0, n);                                                           \
-            if (logs) {                                                                                      \
-                T shift = (T)log(total);                                                                     \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    y[i] = x[i] - m - shift;                                                                 \
-            } else {                                                                                         \
-                T scale = (T)(1 / total);                                                                    \
-                for (int64_t i = 0; i < n; i++)                                                              \
-                    y[i] *= scale;                                                                           \
+        const int64_t n = j->n, many = MT__TOGETHER(n);                                                      \
+        const bool direct = logs && n >= MT__LANES; /* else the exponentials are kept */                     \
+        for (int64_t first = begin; first < end; first += many) {                                            \
+            const int64_t rows = end - first < many ? end - first : many;                                    \
+            const T *restrict x = (const T *)j->a + first * n;                                               \
+            T *restrict y = (T *)j->to + first * n;                                                          \
+            T m[MT__MOST_TOGETHER];                                                                          \
+            double total[MT__MOST_TOGETHER];                                                                 \
+            for (int64_t r = 0; r < rows; r++)                                                               \
+                m[r] = max_##S(x + r * n, n);                                                                \
+            for (int64_t r = 0; r < rows && !direct; r++)                                                    \
+                for (int64_t i = r * n; i < (r + 1) * n; i++)                                                \
+                    y[i] = EXP(x[i] - m[r]);                                                                 \
+            for (int64_t r = 0; r < rows; r++)                                                               \
+                total[r] = direct ? exps_##S(x + r * n, x, x, m[r], n) : sum_##S(y + r * n, y, y, 0, n);     \
+            for (int64_t r = 0; r < rows; r++) {                                                             \
+                const T shift = (T)(logs ? log(total[r]) : 0), scale = (T)(1 / total[r]);                    \
+                if (logs)                                                                                    \
+                    for (int64_t i = r * n; i < (r + 1) * n; i++)                                            \
+                        y[i] = x[i] - m[r] - shift;                                                          \
+                else                                                                                         \
+                    for (int64_t i = r * n; i < (r + 1) * n; i++)                                            \
+                        y[i] *= scale;                                                                       \
             }                                                                                                \
         }                                                                                                    \
     }                                                                                                        \

@@ -10,6 +10,10 @@
 #define MT__LANES 32
 #define MT__CHUNK 1024
 
+/* Rows of n are taken in groups, step by step, so that short ones do not wait for the sums of one at a time. */
+#define MT__MOST_TOGETHER 4
+#define MT__TOGETHER(n) ((n) > 2048 ? 1 : MT__MOST_TOGETHER)
+
 /* Adds n values, a power of two, pairwise; the sum is in the first. */
 #define MT__ADD_HALVES(a, n, last)                                                                           \
     _Pragma("GCC unroll 8") for (int half = (n) / 2; half >= (last);                                         \
