@@ -265,6 +265,7 @@ GEOMETRIES = {  # images, channels, height, width, outs, kernel, stride, padding
     "vector_of_channels": (1, 16, 3, 29, 17, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     "vectors_of_channels": (1, 32, 3, 6, 64, (3, 1), (1, 1), (1, 0), (1, 1), 1),
     "channels_strided": (2, 17, 9, 13, 32, (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    "bands_of_rows": (1, 5, 26, 14, 32, (3, 3), (2, 1), (2, 1), (1, 1), 1),
     "channels_in_groups": (1, 64, 2, 3, 64, (2, 3), (1, 1), (0, 1), (1, 1), 4),
     "two_per_channel": (1, 4, 6, 6, 8, (3, 3), (2, 2), (1, 1), (1, 1), 4),
     "strided": (1, 2, 11, 13, 9, (3, 5), (2, 3), (1, 2), (1, 1), 1),
@@ -310,7 +311,7 @@ def test_an_infinity_spreads_no_further_than_its_products(bad, channels, groups)
     for dtype in (torch.float32, torch.float64):
         x = torch.ones(1, channels, 6, 6, dtype=dtype)
         w = torch.ones(channels, channels // groups, 3, 3, dtype=dtype)
-        x[0, 2, 0, 0] = bad
+        x[0, 2, 0, 0] = x[0, 5, 3, 5] = bad
         w[3, 4 % w.shape[1], 0, 0] = bad
         x.requires_grad_(True)
         w.requires_grad_(True)

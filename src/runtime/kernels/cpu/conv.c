@@ -6,6 +6,7 @@
  * kernel with stride 1 needs no columns: the image already has that form.
  */
 #include "runtime/blas.h"
+#include "runtime/kernels/cpu/clones.h"
 #include "runtime/kernels/cpu/conv_depth.h"
 #include "runtime/kernels/cpu/conv_shifts.h"
 #include "runtime/ops/conv.h"
@@ -203,21 +204,28 @@ static void note(job *j, mt_status status)
         atomic_store(&j->failed, true);
 }
 
-static void forward_images(int64_t begin, int64_t end, void *user)
+/* The bands of all images. */
+static void forward_shifted(int64_t begin, int64_t end, void *user)
 {
     job *j = user;
     char *room = begin_images(j, MT__SHIFTS_FORWARD);
-    const int64_t step = j->shifted ? mt__shifts_together(&j->shifts, MT__SHIFTS_FORWARD) : 1;
+    const int64_t step = mt__shifts_together(&j->shifts, MT__SHIFTS_FORWARD), bands = j->shifts.bands;
+    const float *bias = (const float *)(const void *)j->bias;
+    for (int64_t at = begin; at < end && room != NULL; at++)
+        for (int64_t i = at / bands, g = 0; g < j->c.groups; g += step)
+            mt__shifts_forward(&j->shifts, g, j->c.groups - g < step ? j->c.groups - g : step, at % bands,
+                               image_of(j, j->input, i, g), j->packed,
+                               bias != NULL ? bias + g * j->shifts.out_each : NULL,
+                               outputs(j, j->output, i, g).data, (float *)(void *)room);
+    give_back(room);
+}
+
+static void forward_columns(int64_t begin, int64_t end, void *user)
+{
+    job *j = user;
+    char *room = begin_images(j, MT__SHIFTS_FORWARD);
     for (int64_t i = begin; i < end && room != NULL; i++)
-        for (int64_t g = 0; g < j->c.groups; g += step) {
-            if (j->shifted) {
-                const float *bias = (const float *)(const void *)j->bias;
-                int64_t groups = j->c.groups - g < step ? j->c.groups - g : step;
-                mt__shifts_forward(&j->shifts, g, groups, image_of(j, j->input, i, g), j->packed,
-                                   bias != NULL ? bias + g * j->shifts.out_each : NULL,
-                                   outputs(j, j->output, i, g).data, (float *)(void *)room);
-                continue;
-            }
+        for (int64_t g = 0; g < j->c.groups; g++) {
             mt__matrix w = weights(j, j->weight, g), x = columns_of(j, i, g, room),
                        out = outputs(j, j->output, i, g);
             if (j->bias != NULL)
@@ -356,6 +364,16 @@ static void over_images(job *j, void (*fn)(int64_t, int64_t, void *))
         fn(0, j->c.images, j);
 }
 
+static void run_forward(job *j)
+{
+    const int64_t bands = j->shifted ? j->shifts.bands : 1;
+    const int64_t work = j->c.out_channels * j->patch * j->area / bands;
+    if (bands > 1)
+        mt__parallel(j->c.images * bands, (1 << 18) / (work + 1) + 1, forward_shifted, j);
+    else
+        over_images(j, j->shifted ? forward_shifted : forward_columns);
+}
+
 static mt_status end_of(job *j)
 {
     return atomic_load(&j->failed) ? mt__fail(MT_E_NOMEM, "out of memory: columns of a convolution") : MT_OK;
@@ -378,7 +396,7 @@ mt_status mt__cpu_convolution(mt__call *call)
         else
             status = pack(&j, mt__shifts_pack);
         if (status == MT_OK && !j.deep)
-            over_images(&j, forward_images);
+            run_forward(&j);
         if (status == MT_OK)
             status = end_of(&j);
         free(j.packed);
@@ -421,6 +439,20 @@ mt_status mt__cpu_convolution(mt__call *call)
 SUM_PARTS(float, f32)
 SUM_PARTS(double, f64)
 
+MT__CLONES static bool all_finite(const float *x, int64_t n)
+{
+    float sum[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int l = 0; l < 16; l++)
+            sum[l] += x[i + l] * 0.0f;
+    for (; i < n; i++)
+        sum[0] += x[i] * 0.0f;
+    for (int l = 1; l < 16; l++)
+        sum[0] += sum[l];
+    return sum[0] == 0.0f;
+}
+
 static mt_status input_gradient(job *j, const mt_tensor *weight, mt_tensor *out)
 {
     const bool shifted = j->shifted;
@@ -430,7 +462,7 @@ static mt_status input_gradient(job *j, const mt_tensor *weight, mt_tensor *out)
         over_planes(j, j->c.images * j->c.groups, 1, deep_input);
         return MT_OK;
     }
-    j->shifted = shifted && mt__all_finite(weight->data, weight->numel);
+    j->shifted = shifted && all_finite(weight->data, weight->numel);
     status = pack(j, mt__shifts_pack_backward);
     if (status == MT_OK) {
         over_images(j, backward_input);
@@ -453,7 +485,7 @@ static mt_status weight_gradient(job *j, const mt_tensor *input, mt_tensor *out)
         over_planes(j, j->c.groups, j->c.images, deep_weight);
         return MT_OK;
     }
-    j->shifted = j->shifted && mt__all_finite(input->data, input->numel);
+    j->shifted = j->shifted && all_finite(input->data, input->numel);
     j->parts = j->c.images >= threads ? threads : 1;
     j->sums = j->shifted ? mt__shifts_sums(&j->shifts) : out->numel;
     j->grad_weight = malloc((size_t)(j->parts * j->sums) * j->size);

@@ -16,7 +16,8 @@
 #include <xmmintrin.h>
 #endif
 
-#define SLACK 64 /* floats after a plane that tiles may read and write */
+#define BAND_ROWS 3 /* at least; more are read twice */
+#define SLACK 64    /* floats after a plane that tiles may read and write */
 
 /* ------------------------------------------------------------------------------------------------ geometry */
 
@@ -105,6 +106,14 @@ static int64_t channels_of_tile(int64_t channels, int64_t vectors)
     return vectors > 0 ? vectors * mt__conv_tiles()->lanes : tile_for(channels)->rows;
 }
 
+/* Few images are computed in bands of rows: a thread fills the planes that it reads, in its own room. */
+static void choose_bands(mt__shifts *s)
+{
+    const int64_t threads = mt_num_threads(), each = s->c->out[0] / (BAND_ROWS * threads);
+    s->fresh = s->c->groups == 1 && s->c->images <= threads;
+    s->bands = s->fresh && s->c->images < threads && each > 0 ? threads * least(each, 2) : 1;
+}
+
 bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
 {
     int64_t reach[2], size[2];
@@ -127,7 +136,7 @@ bool mt__shifts_init(mt__shifts *s, const mt__conv *c, bool backward)
                                       (c->in[1] + c->stride[1] - 1) / c->stride[1], s->width);
     s->outer =
         4 * s->out_each >= 3 * round_up(s->out_each, mt__conv_tiles()->lanes) ? vectors_of(s->out_each) : 0;
-    s->fresh = c->groups == 1 && c->images <= mt_num_threads();
+    choose_bands(s);
     s->rows_in = channels_of_tile(s->out_each, s->pixels_in);
     s->rows_out = channels_of_tile(s->in_each, s->pixels_out);
     if (s->in_each == 0 || s->out_each == 0 || c->out[0] <= 0 || c->out[1] <= 0)
@@ -226,44 +235,7 @@ int64_t mt__shifts_room(const mt__shifts *s, mt__shifts_pass pass)
     return filled(s, pass) + mt__shifts_together(s, pass) * turned;
 }
 
-MT__CLONES bool mt__all_finite(const float *x, int64_t n)
-{
-    float sum[16] = {0};
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 16; l++)
-            sum[l] += x[i + l] * 0.0f;
-    for (; i < n; i++)
-        sum[0] += x[i] * 0.0f;
-    for (int l = 1; l < 16; l++)
-        sum[0] += sum[l];
-    return sum[0] == 0.0f;
-}
-
 /* ------------------------------------------------------------------------------------------------- packing */
-
-/* to[x][c] = from[c * channel + x], for some channels of `rows`. */
-static void turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
-{
-    int64_t c = 0;
-#ifdef __SSE__
-    for (; c + 4 <= channels && n >= 4; c += 4)
-        for (int64_t i = 0; i < n; i += 4) {
-            const float *at = from + c * channel + least(i, n - 4); /* the last block overlaps */
-            float *block = to + least(i, n - 4) * rows + c;
-            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
-                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
-            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
-            _mm_storeu_ps(block, x0);
-            _mm_storeu_ps(block + rows, x1);
-            _mm_storeu_ps(block + 2 * rows, x2);
-            _mm_storeu_ps(block + 3 * rows, x3);
-        }
-#endif
-    for (; c < channels; c++)
-        for (int64_t i = 0; i < n; i++)
-            to[i * rows + c] = from[c * channel + i];
-}
 
 /* Packing and filling are split over the threads, too, less for their own sake than to wake the workers early. */
 #define COPIES_EACH (1 << 14) /* floats that make a part worthwhile */
@@ -286,7 +258,7 @@ static void pack_blocks(int64_t begin, int64_t end, void *user)
         float *to = w->packed + at * rows * k;
         if (there < rows)
             memset(to, 0, (size_t)(rows * k) * sizeof *to);
-        turn(from, there, k, k, rows, to);
+        mt__turn(from, there, k, k, rows, to);
     }
 }
 
@@ -345,9 +317,9 @@ MT__INLINE void every(float *restrict to, const float *restrict from, int64_t n,
             to[i] = from[i * step];
 }
 
-/* The rows [top, bottom) of a plane, and the zeros beside them unless they are there. */
+/* The rows [top, bottom) of a plane, and the zeros beside them, up to `last`, unless they are there. */
 MT__INLINE void fill_rows(const mt__shifts *s, const float *from, int64_t row, int64_t step,
-                          const int64_t *inside, float *to)
+                          const int64_t *inside, int64_t last, float *to)
 {
     const int64_t begin = inside[0], end = inside[1], top = inside[2], bottom = inside[3];
     if (s->fresh)
@@ -360,22 +332,28 @@ MT__INLINE void fill_rows(const mt__shifts *s, const float *from, int64_t row, i
             zeros(to + y * s->width + end, s->width - end);
     }
     if (s->fresh)
-        zeros(to + bottom * s->width, s->plane - bottom * s->width);
+        zeros(to + bottom * s->width, last - bottom * s->width);
 }
 
-MT__INLINE void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, float *to)
+/* What the rows of outputs from `first` on need. */
+MT__INLINE void fill_plane(const mt__shifts *s, const float *image, int64_t py, int64_t px, int64_t first,
+                           int64_t rows, float *to)
 {
     const mt__conv *c = s->c;
+    const int64_t y = py - c->padding[0] + first * c->stride[0], x = px - c->padding[1];
+    const int64_t height = rows + s->height - c->out[0],
+                  last = rows < c->out[0] ? height * s->width : s->plane;
     int64_t inside[4];
-    mt__inside(s->width, c->stride[1], px - c->padding[1], c->in[1], &inside[0], &inside[1]);
-    mt__inside(s->height, c->stride[0], py - c->padding[0], c->in[0], &inside[2], &inside[3]);
-    image += (py - c->padding[0]) * c->in[1] + px - c->padding[1] + inside[0] * c->stride[1];
-    fill_rows(s, image, c->stride[0] * c->in[1], c->stride[1], inside, to);
+    mt__inside(s->width, c->stride[1], x, c->in[1], &inside[0], &inside[1]);
+    mt__inside(height, c->stride[0], y, c->in[0], &inside[2], &inside[3]);
+    fill_rows(s, image + y * c->in[1] + x + inside[0] * c->stride[1], c->stride[0] * c->in[1], c->stride[1],
+              inside, last, to);
 }
 
 typedef struct filling {
     const mt__shifts *s;
     const float *from;
+    int64_t first, rows; /* of the outputs */
     float *to;
 } filling;
 
@@ -386,13 +364,13 @@ MT__CLONES static void fill_some_planes(int64_t begin, int64_t end, void *user)
     const int64_t area = s->c->in[0] * s->c->in[1], phases = s->phases[0] * s->phases[1];
     for (int64_t i = begin; i < end; i++)
         for (int64_t p = 0; p < phases; p++)
-            fill_plane(s, f->from + i * area, p / s->phases[1], p % s->phases[1],
+            fill_plane(s, f->from + i * area, p / s->phases[1], p % s->phases[1], f->first, f->rows,
                        f->to + (i * phases + p) * s->plane);
 }
 
-static void fill_planes(const mt__shifts *s, const float *image, float *planes)
+static void fill_planes(const mt__shifts *s, const float *image, int64_t first, int64_t rows, float *planes)
 {
-    filling f = {s, image, planes};
+    filling f = {s, image, first, rows, planes};
     mt__parallel(s->in_each, COPIES_EACH / (s->c->in[0] * s->c->in[1] + 1) + 1, fill_some_planes, &f);
 }
 
@@ -406,13 +384,13 @@ MT__CLONES static void fill_some_grads(int64_t begin, int64_t end, void *user)
         float *to = f->to + o * grad_plane(s);
         if (s->fresh)
             zeros(to, s->reach);
-        fill_rows(s, f->from + o * out[0] * out[1], out[1], 1, inside, to + s->reach);
+        fill_rows(s, f->from + o * out[0] * out[1], out[1], 1, inside, s->plane, to + s->reach);
     }
 }
 
 static void fill_grads(const mt__shifts *s, const float *grad, float *to)
 {
-    filling f = {s, grad, to};
+    filling f = {s, grad, 0, s->c->out[0], to};
     mt__parallel(s->out_each, COPIES_EACH / (s->c->out[0] * s->c->out[1] + 1) + 1, fill_some_grads, &f);
 }
 
@@ -596,13 +574,15 @@ static void run_product(product *p)
     mt__parallel(count, (1 << 18) / (each + 1) + 1, p->pixels > 0 ? product_pixels : product_tiles, p);
 }
 
-void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
+void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, int64_t band, const float *image,
                         const float *packed, const float *bias, float *out, float *room)
 {
     const mt__conv *c = s->c;
-    const int64_t area = c->out[0] * c->out[1];
+    const int64_t area = c->out[0] * c->out[1], first = c->out[0] * band / s->bands,
+                  last = c->out[0] * (band + 1) / s->bands;
     for (int64_t i = 0; i < groups; i++) /* all first: reading what was just written is slow */
-        fill_planes(s, image + i * s->in_each * c->in[0] * c->in[1], room + i * planes_size(s));
+        fill_planes(s, image + i * s->in_each * c->in[0] * c->in[1], first, last - first,
+                    room + i * planes_size(s));
     for (int64_t i = 0; i < groups; i++)
         run_product(&(product){.channels = s->out_each,
                                .rows = s->rows_in,
@@ -611,10 +591,10 @@ void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, cons
                                .a = packed + (group + i) * forward_block(s),
                                .b = room + i * planes_size(s),
                                .shift = s->into_planes,
-                               .count = (c->out[0] - 1) * s->width + c->out[1],
+                               .count = (last - first - 1) * s->width + c->out[1],
                                .wide = s->width,
                                .end = c->out[1],
-                               .to = out + i * s->out_each * area,
+                               .to = out + i * s->out_each * area + first * c->out[1],
                                .channel = area,
                                .row = c->out[1],
                                .step = 1,
@@ -709,7 +689,8 @@ static void weight_dots(const mt__shifts *s, int64_t images, const float *grad, 
                     .grads = grads,
                     .to = sums};
     for (int64_t i = 0; i < images; i++) {
-        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * j.d.b_image);
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], 0, c->out[0],
+                    planes + i * j.d.b_image);
         fill_grads(s, grad + i * c->out_channels * c->out[0] * c->out[1], grads + i * j.d.g_image);
     }
     int64_t each = j.one ? 1 : mt__conv_tiles()->grads, work = each * images * j.d.n * s->in_each * s->taps;
@@ -752,12 +733,13 @@ static void weight_outer(const mt__shifts *s, int64_t images, const float *grad,
                          .turned = turned,
                          .sums = sums};
     for (int64_t i = 0; i < images; i++) {
-        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], planes + i * planes_size(s));
+        fill_planes(s, image + i * c->in_channels * c->in[0] * c->in[1], 0, c->out[0],
+                    planes + i * planes_size(s));
         if (s->out_each % rows > 0)
             memset(turned + i * turned_size(s), 0, (size_t)turned_size(s) * sizeof *turned);
         for (int64_t o = 0; o < s->out_each; o += rows)
-            turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
-                 turned + i * turned_size(s) + o * area);
+            mt__turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
+                     turned + i * turned_size(s) + o * area);
     }
     const int64_t work = images * area * most * rows;
     mt__parallel(outer_blocks(s) * j.tiles, (1 << 18) / (work + 1) + 1, outer_tiles, (void *)(uintptr_t)&j);

@@ -4,7 +4,7 @@
  *     mt__shifts s;
  *     if (mt__shifts_init(&s, &conv, false)) {
  *         mt__shifts_pack(&s, weight, packed);             // once; mt__shifts_packed() floats
- *         mt__shifts_forward(&s, 0, 1, image, packed, bias, out, room); // for each image and group
+ *         mt__shifts_forward(&s, 0, 1, 0, image, packed, bias, out, room); // for each image, group and band
  *     }
  *
  * With strides (y, x) the image is split into up to y * x phase planes, so that a tap reads neighbours for neighbouring
@@ -26,8 +26,9 @@ typedef struct mt__shifts {
     int64_t rows_in, rows_out;     /* channels per tile of forward's and backward's products */
     int64_t pixels_in, pixels_out; /* vectors of these channels, 0: tiles of neighbours */
     int64_t
-        outer;  /* vectors of channels of outer products for the gradient of the weights, 0: dot products */
-    bool fresh; /* zeros beside an image are written with it: a thread has but one */
+        outer; /* vectors of channels of outer products for the gradient of the weights, 0: dot products */
+    int64_t bands;        /* of rows of an image, forward */
+    bool fresh;           /* zeros beside an image are written with it: a thread has but one */
     int64_t *into_planes; /* owned: the shift of each channel and tap */
     int64_t *into_grads;  /* the same for backward, in the same block: the taps of a phase are together */
     int64_t *of_taps;     /* phase and shift of each tap; in the same block */
@@ -53,7 +54,7 @@ void mt__shifts_pack_backward(const mt__shifts *s, const float *weight, float *p
 /* One image and some consecutive groups, at most mt__shifts_together(). The pointers are those of the first group:
  * image, out, grad: its first channel; bias: its first, or NULL; packed: of all groups. */
 int64_t mt__shifts_together(const mt__shifts *s, mt__shifts_pass pass);
-void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, const float *image,
+void mt__shifts_forward(const mt__shifts *s, int64_t group, int64_t groups, int64_t band, const float *image,
                         const float *packed, const float *bias, float *out, float *room);
 void mt__shifts_backward_input(const mt__shifts *s, int64_t group, int64_t groups, const float *grad,
                                const float *packed, float *grad_image, float *room);
@@ -64,7 +65,5 @@ void mt__shifts_backward_weight(const mt__shifts *s, int64_t group, int64_t imag
                                 const float *image, float *sums, float *room);
 /* The gradient of all groups. */
 void mt__shifts_finish_weight(const mt__shifts *s, const float *sums, float *grad_weight);
-
-bool mt__all_finite(const float *x, int64_t n);
 
 #endif

@@ -3,6 +3,9 @@
 #include "runtime/kernels/cpu/conv_tiles.h"
 #include <stddef.h>
 #include <string.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 /* Vectors are read and written one by one, else GCC keeps the arrays in memory. */
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
@@ -212,4 +215,26 @@ const mt__tiles *mt__conv_tiles(void)
         return &avx2;
 #endif
     return &plain;
+}
+
+void mt__turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
+{
+    int64_t c = 0;
+#ifdef __SSE__
+    for (; c + 4 <= channels && n >= 4; c += 4)
+        for (int64_t i = 0; i < n; i += 4) {
+            const float *at = from + c * channel + (i < n - 4 ? i : n - 4); /* the last block overlaps */
+            float *block = to + (i < n - 4 ? i : n - 4) * rows + c;
+            __m128 x0 = _mm_loadu_ps(at), x1 = _mm_loadu_ps(at + channel),
+                   x2 = _mm_loadu_ps(at + 2 * channel), x3 = _mm_loadu_ps(at + 3 * channel);
+            _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+            _mm_storeu_ps(block, x0);
+            _mm_storeu_ps(block + rows, x1);
+            _mm_storeu_ps(block + 2 * rows, x2);
+            _mm_storeu_ps(block + 3 * rows, x3);
+        }
+#endif
+    for (; c < channels; c++)
+        for (int64_t i = 0; i < n; i++)
+            to[i * rows + c] = from[c * channel + i];
 }

@@ -53,6 +53,9 @@ typedef struct mt__tiles {
     mt__outer_fn *const (*outer)[MT__PIXELS_MAX + 1];      /* [vectors - 1][shifts] */
 } mt__tiles;
 
+/* to[i][c] = from[c * channel + i] for i < n and some channels of `rows`. */
+void mt__turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to);
+
 /* Of this CPU. */
 const mt__tiles *mt__conv_tiles(void);
 
