@@ -12,12 +12,13 @@ import warnings
 import numpy as np
 
 import mindtorch_v2
+from differential_known import CALLS
 
 DTYPES = ("float32", "float64", "int64", "int32", "bool")
 DIMS = (1, 2, 3, 5)
 # Ops by chance, without defined contents, or that need operands which belong together (tests/mindtorch_v2/ops has those).
 UNRELATED = re.compile(r"^(rand|bernoulli|multinomial|empty|new_empty|dropout|native_dropout|normal_|uniform_|random_|_fused|record_stream"
-                       r"|_batch_norm_impl|_softmax|_log_softmax|.*_backward|_index_put_impl_|to_device)")
+                       r"|_batch_norm_impl|_softmax|_log_softmax|.*_backward|_index_put_impl_|_reshape_alias|to_device)")
 # Exceptions of PyTorch for which any of ours will do: internal checks whose class says nothing.
 LOOSE = {"RuntimeError", "IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
@@ -523,149 +524,10 @@ def _same_strides(shape, a, b):
 
 # --------------------------------------------------------------------------------------------------------- verdicts
 
-def _arrays(made):
-    flat = [x for a in [*made.args, *made.kwargs.values()] for x in (a if isinstance(a, list) else [a])]
-    return [a for a in flat if isinstance(a, Array)]
-
-
-def _shape(a):
-    return a.memory.shape if a.view[0] is None else tuple(a.view[0])
-
-
-# Conditions of known disagreements: each must hold for the case, so that no other mistake of the op hides behind it.
-
-def odd_values(made):
-    return any(a.memory.dtype.kind == "f" and not np.all(np.abs(a.memory) < 1e29) for a in _arrays(made))
-
-
-def broadcasts(made):
-    return len({_shape(a) for a in _arrays(made)}) > 1
-
-
-def no_dims(made):
-    return any(isinstance(a, list) and not a for a in [*made.args, *made.kwargs.values()])
-
-
-def no_elements(made):
-    return any(0 in _shape(a) for a in _arrays(made))
-
-
-def one_per_row(made):
-    return int(np.prod(made.args[1])) == 1
-
-
-def short_rows(made):
-    return int(np.prod(made.args[1])) <= 3 and "float32" in repr(made)
-
-
-def no_spread(made):
-    """A row (layer_norm) or a channel (batch_norm) of equal elements."""
-    a = made.args[0]
-    x = a.memory if a.view[0] is None else np.lib.stride_tricks.as_strided(a.memory[a.view[2]:], a.view[0], [n * a.memory.itemsize for n in a.view[1]])
-    rows = x.reshape(-1, int(np.prod(made.args[1]))) if "layer" in made.op.id else np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
-    return bool(np.any(np.ptp(rows, 1) == 0))
-
-
-def equal_elements(made):
-    return any(a.memory.size and a.memory.dtype.kind == "f" and np.ptp(a.memory) == 0 for a in _arrays(made))
-
-
-def strided_weight(made):
-    return isinstance(made.args[1], Array) and made.args[1].view[0] is not None
-
-
-def mixed_dtypes(made):
-    return len({a.memory.dtype for a in _arrays(made)}) > 1 or any(isinstance(v, Dtype) for v in [*made.args, *made.kwargs.values()])
-
-
-def at_threshold(made):
-    beta, threshold = (made.args[i] if len(made.args) > i else made.kwargs.get(n, d) for i, n, d in ((1, "beta", 1), (2, "threshold", 20)))
-    return bool(np.any(made.args[0].memory * beta == threshold))
-
-
-def near_bounds(made):
-    x = made.args[0].memory
-    return x.dtype.kind == "f" and bool(np.any(~((x > 1e-6) & (x < 1 - 1e-6))))
-
-
-# (op, what differs, a word of the details or a condition) -> why. None: any. docs/parity.md explains them to users.
-KNOWN = [
-    ("nonzero", "strides of result", None, "PyTorch returns the transpose of what it computed"),
-    ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
-    ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d", "strides of result", None,
-     "PyTorch keeps channels_last there"),
-    ("logical_and_ logical_or_ logical_xor_ logical_not_", "call: only ours fails", None, "PyTorch keeps the old history, whose gradient is wrong for the new values"),
-    ("floor_divide_", "backward: only ours fails", "not implemented", "of a view PyTorch gives zeros: its CopySlices ignores that there is no derivative"),
-    ("rms_norm", "strides of result", None, "PyTorch's is contiguous, ours like its operand"),
-    ("roll", "call: only ours fails", no_elements, "of no elements: PyTorch does not look at dims"),
-    ("softplus", "second gradient", at_threshold, "exactly at the threshold: PyTorch's is zero"),
-    ("norm", "call: only theirs fails", "match any schema", "PyTorch's overloads have no default for p"),
-    ("rsub", "call: only theirs fails", "match any schema", "alpha=True"),
-    ("sum_dim mean_dim", "call: only ours fails", 'missing 1 required', "PyTorch took the overload without dim"),
-    ("logsumexp", "call: only theirs fails", "broadcast shape", "PyTorch fails for an empty list of dims"),
-    ("std var", "values of result", equal_elements, "equal elements: PyTorch's is a rounding error, ours zero"),
-    ("std var", "gradient", no_dims, "PyTorch divides by zero for an empty list of dims"),
-    ("std var", "second gradient", no_dims, "likewise"),
-    ("mse_loss smooth_l1_loss", "gradient", broadcasts, "of shapes that broadcast, aten's own gradient is wrong (torch.nn.functional expands them first)"),
-    ("batch_norm native_batch_norm", "gradient", strided_weight, "PyTorch ignores the stride of weight"),
-    ("layer_norm native_layer_norm batch_norm native_batch_norm", "second backward: only theirs fails", "proper Tensor", "a defect of PyTorch: no weight"),
-    ("layer_norm native_layer_norm", "gradient", one_per_row, "one element per row: rounding of a zero"),
-    ("layer_norm native_layer_norm", "gradient", short_rows, "two or three elements: terms of the gradient cancel"),
-    ("std var", "gradient", equal_elements, "equal elements: rounding of a zero"),
-    ("layer_norm native_layer_norm batch_norm native_batch_norm", "gradient", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
-    ("layer_norm native_layer_norm batch_norm native_batch_norm", "second gradient", no_spread, "equal elements: rounding of a zero, times 1 / eps"),
-    ("batch_norm native_batch_norm", "values of result", no_spread, "equal elements: rounding of a zero, times 1 / sqrt(eps)"),
-    ("layer_norm native_layer_norm", "values of result", odd_values, "squares that overflow: PyTorch gives nan; of infinity: its mean is nan"),
-    ("layer_norm native_layer_norm", "gradient", odd_values, "squares that overflow, infinite weights: PyTorch gives nan in more places"),
-    ("layer_norm native_layer_norm", "second gradient", odd_values, "likewise"),
-    ("native_layer_norm layer_norm", "values of result", no_elements, "rows without elements have no mean (nan); PyTorch leaves zeros"),
-    ("nll_loss2d nll_loss2d_forward nll_loss_nd cross_entropy_loss", "backward: only theirs fails", "contiguous", "PyTorch requires contiguous memory there"),
-    ("pow_from", "backward: only theirs fails", "INTERNAL ASSERT", "a defect of PyTorch: True ** tensor"),
-    ("prod sum sum_dim prod_dim cumsum mean mean_dim", "call: only theirs fails", "Autograd not support dtype", "the result is an integer here, and has no gradient"),
-    ("addcdiv addcdiv_", "backward: only theirs fails", "can't be cast", "integers among the operands"),
-    ("smooth_l1_loss", "fails at backward", "bool tensor", "both refuse bool targets"),
-    ("smooth_l1_loss", "backward: only ours fails", "bool tensor", "bool targets, which PyTorch refuses unless beta is 0"),
-    ("scaled_dot_product_attention", "values of result", odd_values, "a row of infinite or missing scores: PyTorch gives zeros, ours nan"),
-    ("scaled_dot_product_attention", "gradient", odd_values, "likewise"),
-    ("scaled_dot_product_attention", "second gradient", odd_values, "likewise"),
-    ("scaled_dot_product_attention", "second backward: only theirs fails", "not implemented", "PyTorch's fused kernel has none"),
-    ("batch_norm native_batch_norm", "values of result", odd_values, "1e30 overflows in another order of operations"),
-    ("prod prod_dim", "second gradient", mixed_dtypes, "computed in another dtype, then rounded"),
-    ("log_softmax softmax", "gradient 0 differs", mixed_dtypes, "computed in another dtype, then rounded"),
-    ("add sub rsub", "call: only theirs fails", "Boolean alpha", "True is 1"),
-    ("binary_cross_entropy", "second gradient", near_bounds, "where the input rounds to 0 or 1"),
-    ("binary_cross_entropy_with_logits", "dtype of result", mixed_dtypes, "a float64 weight of float32 input: PyTorch's result stays float32"),
-    ("binary_cross_entropy_with_logits", "call: only theirs fails", "bool tensor", "bool targets"),
-    ("convolution conv1d conv2d", "values of result", odd_values, "infinite weights: ours multiplies them with the zeros of the padding"),
-    ("lerp lerp_", "values of result", odd_values, "1e30 overflows in another order of operations"),
-    ("binary_cross_entropy_with_logits", "fails at call", broadcasts, "a pos_weight of more dims"),
-    ("binary_cross_entropy_with_logits", "call: only theirs fails", "broadcast shape", "a weight of more dims than the input"),
-    ("masked_fill", "call: only theirs fails", "Autograd not support dtype", "the result is bool, and has no gradient"),
-    ("relu6 relu6_ hardtanh hardtanh_", "gradient", odd_values, "at nan: PyTorch's vectors give 0, its remainders the gradient"),
-    ("elu", "gradient", odd_values, "at nan: PyTorch's gradient is a number"),
-    ("elu", "second gradient", odd_values, "likewise"),
-    ("pow_tensor", "gradient", mixed_dtypes, "the logarithm of integers is a float32"),
-    ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits", "strides of result", None, "ours is contiguous, PyTorch's like an operand's"),
-    ("kl_div", "gradient", no_elements, "of no elements: 0 times nan"),
-    ("linalg_vector_norm norm", "values of result", odd_values, "1e30 squared overflows in PyTorch"),
-    ("xlogy", "second gradient", odd_values, "at infinity"),
-    ("gelu", "values of result", odd_values, "at infinity: PyTorch's vectors give nan"),
-    ("index_add_", "call: only ours fails", "size 0", "an index into nothing"),
-    ("index_add_", "fails at call", "size 0", "an index into nothing"),
-    ("lerp lerp_", "fails at call", "bool", "both refuse bool"),
-    ("masked_fill_ masked_fill", "backward: only theirs fails", "INTERNAL ASSERT", "a defect of PyTorch: an integer value that is tracked"),
-    ("linspace", "call: only ours fails", "not implemented for 'Bool'", "an empty linspace of bool"),
-    ("log_softmax softmax", "call: only ours fails", "not implemented for", "of no elements, as integers"),
-    ("smooth_l1_loss mse_loss binary_cross_entropy_with_logits", "second gradient", broadcasts, "see gradient; or at a corner of the loss"),
-]
-
-
 def reason(made, what, details):
     """Why a disagreement is known and left, or None."""
-    for ops, begins, when, why in KNOWN:
-        if (ops is not None and made.op.id not in ops.split()) or not what.startswith(begins):
-            continue
-        if when is None or (when(made) if callable(when) else when in details):
+    for ops, begins, when, why in CALLS:
+        if made.op.id in ops.split() and what.startswith(begins) and (when is None or (when(made) if callable(when) else when in details)):
             return why
     return None
 

@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 
 import mindtorch_v2
+from differential_known import PROGRAMS
 
 SHAPES = ((), (3,), (4,), (2, 3), (3, 2), (2, 2, 2), (1, 3), (0,))
 MOST = 12       # tensors of a program
@@ -27,7 +28,7 @@ class Machine:
 
     def __init__(self, torch):
         self.torch, self.tensors, self.since, self.seen, self.handles = torch, [], [], [], []
-        self.ambiguous = []
+        self.ambiguous, self.moved, self.gradients, self.empty = [], [], [], False
 
     # -------------------------------------------------------------------------------------------------- helpers
 
@@ -40,6 +41,18 @@ class Machine:
     def is_plain(self, t):
         """Not made under no_grad: whether backward() treats such a view as a leaf depends on PyTorch's order of evaluation."""
         return all(t is not other for other in self.ambiguous)
+
+    def facts(self, i):
+        """What conditions of differential_known.py ask of tensor i, or of the program (i is None)."""
+        t = self.tensors[i] if i is not None else None
+        family = {id(x) for x in (t, t._base) if x is not None} if t is not None else set()
+        said = {"empty"} if self.empty else set()
+        if any(x._base is not None for x in self.tensors):
+            said.add("view")
+        for name, those in (("moved", self.moved), ("gradient", self.gradients)):
+            if any(id(x) in family or (x._base is not None and id(x._base) in family) for x in those):
+                said.add(name)
+        return said
 
     def keep(self, t):
         if len(self.tensors) == MOST:
@@ -65,6 +78,7 @@ class Machine:
 
     def leaf(self, a, b, c, x):
         shape = SHAPES[a % len(SHAPES)]
+        self.empty |= 0 in shape
         data = np.random.default_rng(b).uniform(-1, 1, shape)
         self.keep(self.torch.tensor(data.tolist(), dtype=self.torch.float64, requires_grad=c % 4 != 0).reshape(shape) if c % 4 == 0 or data.size == 0
                   else self.torch.tensor(data.tolist(), dtype=self.torch.float64, requires_grad=True))
@@ -312,10 +326,12 @@ class Machine:
             t.grad = self.torch.ones(t.shape, dtype=t.dtype)
 
     def take_grad(self, a, b, c, x):
-        self.keep(self.pick(a, lambda t: t.grad is not None).grad)
+        self.gradients.append(self.pick(a, lambda t: t.grad is not None).grad)
+        self.keep(self.gradients[-1])
 
     def set_data(self, a, b, c, x):
         t = self.pick(a)
+        self.moved.append(t)
         t.data = self.pick(b, lambda o: o.shape == t.shape).detach().clone() if c % 2 else self.pick(b, lambda o: o.shape == t.shape)
 
     def drop(self, a, b, c, x):
@@ -385,30 +401,30 @@ FIELDS = ("shape", "requires_grad", "is_leaf", "grad_fn", "version", "retains_gr
 
 def _compare_states(ours, theirs):
     if len(ours.tensors) != len(theirs.tensors):
-        return "number of tensors", f"{len(ours.tensors)} / {len(theirs.tensors)}"
+        return "number of tensors", f"{len(ours.tensors)} / {len(theirs.tensors)}", None
     for i, (a, b) in enumerate(zip(ours.state(), theirs.state())):
         for what, x, y in zip(FIELDS, a[0], b[0]):
             if x != y:
-                return what, f"tensor {i}: {x} / {y}"
+                return what, f"tensor {i}: {x} / {y}", i
         if not _near(a[1], b[1]):
-            return "values", f"tensor {i}: {a[1].ravel()[:6]} / {b[1].ravel()[:6]}"
+            return "values", f"tensor {i}: {a[1].ravel()[:6]} / {b[1].ravel()[:6]}", i
         if not _near(a[2], b[2]):
-            return "gradient", f"tensor {i}: {a[2].ravel()[:6]} / {b[2].ravel()[:6]}"
+            return "gradient", f"tensor {i}: {a[2].ravel()[:6]} / {b[2].ravel()[:6]}", i
     return None
 
 
 def _compare_hooks(ours, theirs, since):
     a, b = ours.seen[since:], theirs.seen[since:]
     if [n for n, _ in a] != [n for n, _ in b]:
-        return "order of hooks", f"{[n for n, _ in a]} / {[n for n, _ in b]}"
+        return "order of hooks", f"{[n for n, _ in a]} / {[n for n, _ in b]}", None
     for (name, x), (_, y) in zip(a, b):
         if not _near(x, y):
-            return "gradient in a hook", f"{name}: {x} / {y}"
+            return "gradient in a hook", f"{name}: {x} / {y}", None
     return None
 
 
 def compare(steps, torch):
-    """None: they agree. Else (what differs, details, the number of the step)."""
+    """None: they agree. Else (what differs, details, the number of the step, facts for the conditions of known differences)."""
     ours, theirs = Machine(mindtorch_v2), Machine(torch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -417,14 +433,14 @@ def compare(steps, torch):
                 since = len(theirs.seen)
                 b, a = _run_step(theirs, step), _run_step(ours, step)
                 if (a is None) != (b is None):
-                    return f"{step[0]}: only {'theirs' if a is None else 'ours'} fails", f"{a} / {b}", n
+                    return f"{step[0]}: only {'theirs' if a is None else 'ours'} fails", f"{a} / {b}", n, ours.facts(None)
                 if a is not None and a[0] != b[0]:
-                    return f"{step[0]}: another exception", f"{a} / {b}", n
+                    return f"{step[0]}: another exception", f"{a} / {b}", n, ours.facts(None)
                 if a is not None and step[0] in ("backward", "grad", "second"):
                     return None  # how far it went depends on the order of evaluation
                 said = _compare_hooks(ours, theirs, since) or _compare_states(ours, theirs)
                 if said is not None:
-                    return f"{step[0]}: {said[0]}", said[1], n
+                    return f"{step[0]}: {said[0]}", said[1], n, ours.facts(said[2]) | theirs.facts(said[2])
         except TooLarge:
             pass
     return None
@@ -445,47 +461,10 @@ def shrink(steps, torch):
     return steps
 
 
-def _has(name):
-    return lambda steps: any(s[0] == name for s in steps)
-
-
-def _empty(steps):
-    return any(s[0] == "leaf" and 0 in SHAPES[s[1] % len(SHAPES)] for s in steps)
-
-
-def _inputs(steps):
-    return steps[-1][0] == "backward" and steps[-1][3] % 4 == 3
-
-
-# (a word of what differs, a word of the details, a condition of the steps up to there) -> why. docs/parity.md explains them to users.
-KNOWN = [
-    ("only theirs fails", "the graph a second time", None, "PyTorch's nodes save numbers as tensors: ours that save no tensor may run again"),
-    ("only theirs fails", "'a leaf Variable that requires grad", None, "PyTorch takes a view for a leaf whose base got a history by another view"),
-    ("backward: only theirs fails", "modified by an inplace operation", _inputs, "PyTorch also runs the node of a tensor in inputs= itself, in vain"),
-    ("only ours fails", "more than one element of the written-to tensor", None, "masked_fill_ and index_put_ of an expanded tensor: PyTorch warns"),
-    ("hook: only ours fails", "created in no_grad mode", None, "PyTorch refuses a hook there the first time only"),
-    ("grad_fn", "CopyBackwards / FillBackward3", None, "x[...] = a tensor without dims: PyTorch fills"),
-    ("grad_fn", "ViewBackward0 / ReshapeAliasBackward0", None, "reshape of strides that allow a view: PyTorch's has a node of another name"),
-    ("second: no grad", "False / True", _empty, "a sum over no elements: PyTorch's derivative is a constant zero"),
-    ("requires_grad", "True / False", _empty, "likewise"),
-    ("another exception", "the graph a second time", None, "see above: the graph may run again here, and then something else fails"),
-    ("requires_grad", "False / True", _has("grad"), "gradients that are views of each other: PyTorch tracks one with the other"),
-    ("grad_fn", " / SumBackward0", None, "the derivative of a derivative: sums over dims of size 1 are views here"),
-    ("grad_fn", "IndexPutBackward0 / IndexPutImplBackward0", None, "the derivative of indexing: PyTorch's node has another name"),
-    ("grad_fn", "BackwardBackward0", None, "the derivative of a derivative: PyTorch's is an op of its own, ours several"),
-    ("retains_grad", "False / True", _has("require"), "PyTorch leaves retains_grad set after detach_()"),
-    ("version", "", _has("set_data"), "after x.data = y a view counts changes for itself; in PyTorch with its old base"),
-    ("grad_fn", "AsStridedBackward0", _has("set_data"), "likewise"),
-    ("is_leaf", "", _has("set_data"), "likewise"),
-    ("backward: version", "", _has("take_grad"), "how often the engine adds to a gradient in place is its own affair"),
-    ("second: version", "", _has("take_grad"), "likewise"),
-]
-
-
-def reason(steps, what, details, number):
+def reason(steps, what, details, number, facts):
     """Why a disagreement is known and left, or None."""
-    for differs, word, when, why in KNOWN:
-        if differs in what and word in details and (when is None or when(steps[:number + 1])):
+    for differs, word, when, why in PROGRAMS:
+        if differs in what and word in details and (when is None or when(steps[:number + 1], facts)):
             return why
     return None
 

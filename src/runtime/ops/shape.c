@@ -4,6 +4,17 @@
 
 /* ---------------------------------------------------------------------------------- composites made of views */
 
+/* t with these dims, by PyTorch's choice of op; NULL: it needs a copy. */
+static mt_tensor *viewed(mt_tensor *t, int rank, const int64_t *dims, int64_t *strides)
+{
+    mt_value shape = mt_value_ints(dims, (uint32_t)rank);
+    if (t->flags & MT__CONTIGUOUS)
+        return MT(view, t, shape);
+    return mt__view_strides(t, rank, dims, strides)
+               ? MT(_reshape_alias, t, shape, mt_value_ints(strides, (uint32_t)rank))
+               : NULL;
+}
+
 mt_status mt__composite_reshape(mt__call *call)
 {
     mt_tensor *t = mt__arg_tensor(call, 0);
@@ -13,10 +24,9 @@ mt_status mt__composite_reshape(mt__call *call)
     if (status != MT_OK)
         return status;
     mt_value shape = mt_value_ints(dims, (uint32_t)rank);
-    if (t->flags & MT__CONTIGUOUS)
-        return mt__return(call, MT(view, t, shape));
-    if (mt__view_strides(t, rank, dims, strides))
-        return mt__return(call, MT(_reshape_alias, t, shape, mt_value_ints(strides, (uint32_t)rank)));
+    mt_tensor *view = viewed(t, rank, dims, strides);
+    if (view != NULL || mt_scope_status() != MT_OK)
+        return mt__return(call, view);
     return mt__return(call, MT(_unsafe_view, MT(clone, t, MT__CONTIGUOUS_FORMAT), shape));
 }
 
@@ -42,9 +52,8 @@ mt_status mt__composite_flatten(mt__call *call)
             dims[rank++] = t->dims[i];
     }
     mt_value shape = mt_value_ints(dims, rank);
-    if (mt__view_strides(t, (int)rank, dims, strides))
-        return mt__return(call, MT(view, t, shape));
-    return mt__return(call, MT(reshape, t, shape));
+    mt_tensor *view = viewed(t, (int)rank, dims, strides);
+    return mt__return(call, view != NULL || mt_scope_status() != MT_OK ? view : MT(reshape, t, shape));
 }
 
 mt_status mt__composite_expand_as(mt__call *call)
