@@ -158,6 +158,17 @@ def test_grad_can_be_set_and_is_checked():
 # ----------------------------------------------------------------------------------- requires_grad, detach, numpy
 
 
+@pytest.mark.parametrize("before", [None, torch.ones(2, 3)])
+def test_a_gradient_has_the_shape_of_its_leaf(before):
+    """Also if that got other data meanwhile."""
+    x = torch.ones(2, 3, requires_grad=True)
+    x.grad = before
+    loss = (x * 2).sum()
+    x.data = torch.ones(3, 2)
+    with pytest.raises(RuntimeError, match="shape"):
+        loss.backward()
+
+
 def test_requires_grad_can_be_switched_on_leaves():
     x = torch.ones(2)
     assert x.requires_grad_() is x and x.requires_grad

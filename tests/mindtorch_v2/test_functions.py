@@ -135,6 +135,21 @@ def test_a_change_in_place_reaches_the_base_of_a_view():
     assert y.tolist() == [1.0, 2.0, 2.0] and x.grad.tolist() == [1.0, 2.0, 2.0]
 
 
+def test_what_was_changed_and_is_not_differentiable_loses_its_history():
+    class Doubles(Twice):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_non_differentiable(x)
+            return Twice.forward(ctx, x)
+
+    x = leaf(1.0)
+    y = x * 1
+    made = Doubles.apply(y)
+    assert made is y and y.item() == 2.0 and not y.requires_grad
+    (y * x).sum().backward()
+    assert x.grad.item() == 2.0
+
+
 def test_contexts_of_changes_in_place_are_freed():
     kept = []
 

@@ -241,6 +241,45 @@ static void a_function_of_ones_own_is_recorded_with_its_nodes_number(void **stat
     mt_release(x);
 }
 
+static void count_release(void *user)
+{
+    ++*(unsigned *)user;
+}
+
+/* Half of y in place, as a custom function: the history of y goes on, and what was saved is released once. */
+static void a_function_of_ones_own_changes_a_view_in_place(void **state)
+{
+    (void)state;
+    mt_tensor *x = leaf(1);
+    unsigned released = 0;
+    MT_SCOPE
+    {
+        mt_tensor *y = MT(mul, x, 3), *half = MT(narrow, y, 0, 0, ITEMS / 2);
+        mt_custom forward;
+        mt_custom_begin("Twice", &half, 1, &forward);
+        bool was = mt_grad_enable(false);
+        MT(mul_, half, 2);
+        mt_grad_enable(was);
+        forward.let_go = count_release;
+        assert_mt_ok(
+            mt_custom_attach_to(&forward, "TwiceBackward", &half, 1, &half, 1, twice, NULL, &released));
+        mt_custom_end(&forward);
+        mt_tensor *loss = MT(sum, y);
+        mt_backward_options keep = {.size = sizeof keep, .retain_graph = true};
+        assert_mt_ok(mt_backward_from(&loss, NULL, 1, &keep, NULL));
+        assert_int_equal(released, 0);
+        assert_mt_ok(mt_backward(loss));
+        assert_int_equal(released, 1);
+        mt_custom_begin("Twice", &x, 1, &forward);
+        assert_int_equal(mt_custom_attach_to(&forward, "TwiceBackward", &x, 1, &x, 1, twice, NULL, NULL),
+                         MT_E_RUNTIME);
+        mt_custom_end(&forward);
+        assert_null(mt_grad_fn(x)); /* a leaf stays one */
+    }
+    assert_int_equal((int)(gradient(x) * 2), 18); /* twice: 6 in one half, 3 in the other */
+    mt_release(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +289,7 @@ int main(void)
         TEST(a_graph_that_threads_free_is_walked_or_refused),
         TEST(a_hook_goes_backward_through_the_same_leaf),
         TEST(a_function_of_ones_own_is_recorded_with_its_nodes_number),
+        TEST(a_function_of_ones_own_changes_a_view_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

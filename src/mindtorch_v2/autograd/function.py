@@ -113,6 +113,9 @@ class Function:
         followed = [o for o, d in zip(outputs, derivative.differentiable) if d]
         if followed:
             _C._custom_attach(forward, f"{cls.__name__}Backward", tensors, followed, derivative)
+        for out in made:
+            if out.requires_grad and not any(out is f for f in followed):
+                out.detach_()  # changed in place, and no longer what its history says
         ctx._seal(made, followed)
         return outputs[0] if single else type(result)(outputs)
 

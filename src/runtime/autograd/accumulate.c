@@ -9,17 +9,20 @@ static bool lies_as(const mt_tensor *t, const int64_t *strides)
     return true;
 }
 
-/* As in PyTorch, a gradient lies in memory like its leaf, if that is dense. */
-static void strides_of_gradient(const mt_tensor *leaf, const mt_tensor *grad, int64_t *strides)
+static bool same_shape(const mt_tensor *a, const mt_tensor *b)
 {
-    bool same_shape = leaf->rank == grad->rank && /* not after x.data = y of another shape */
-                      memcmp(leaf->dims, grad->dims, grad->rank * sizeof *grad->dims) == 0;
-    if (MT__UNLIKELY(!(leaf->flags & MT__CONTIGUOUS)) && same_shape) {
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* As in PyTorch, a gradient lies in memory like its leaf, if that is dense. */
+static void strides_of_gradient(const mt_tensor *leaf, int64_t *strides)
+{
+    if (MT__UNLIKELY(!(leaf->flags & MT__CONTIGUOUS))) {
         mt__strides_like(leaf, strides);
         if (lies_as(leaf, strides))
             return;
     }
-    mt__contiguous_strides(grad->rank, grad->dims, strides);
+    mt__contiguous_strides(leaf->rank, leaf->dims, strides);
 }
 
 /* In two steps like PyTorch's engine, where profiles or the graph show them. */
@@ -54,11 +57,16 @@ static mt_status add_into(mt_tensor *leaf, mt_tensor **grad, mt_tensor **old)
 {
     mt_tensor *made = NULL;
     mt_status status = MT_OK;
+    if (!same_shape(leaf, *grad))
+        return mt__fail(
+            MT_E_RUNTIME,
+            "the data of a leaf was replaced after it was used: its shape is %s, that of its gradient %s",
+            mt__shape_text(leaf->dims, leaf->rank), mt__shape_text((*grad)->dims, (*grad)->rank));
     mt_value args[] = {mt_value_tensor(leaf->grad), mt_value_tensor(*grad)};
     if (leaf->grad == NULL) {
         /* A gradient without other references is taken as is. */
         int64_t strides[MT_MAX_RANK];
-        strides_of_gradient(leaf, *grad, strides);
+        strides_of_gradient(leaf, strides);
         bool alone = atomic_load(&(*grad)->refs) == 1 && atomic_load(&(*grad)->storage->refs) == 1 &&
                      lies_as(*grad, strides) && (*grad)->storage->drop == NULL;
         if (mt__grad_mode || !alone)
