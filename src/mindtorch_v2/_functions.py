@@ -112,6 +112,24 @@ def where(condition, input=None, other=None, *, out=None):
     return ops.where(condition, input, other, out=out)
 
 
+def nonzero(input, *, out=None, as_tuple=False):
+    """The indices of elements that are not zero: a row for each, or a tensor per dim."""
+    if as_tuple:
+        input = input if input.dim() > 0 else input.unsqueeze(0)
+        return tuple(ops.nonzero(input).unbind(1))
+    return ops.nonzero(input, out=out)
+
+
+def sort(input, dim=-1, descending=False, *, stable=True, out=None):
+    """Values in order and their indices. Equal elements keep their order, whatever `stable` says."""
+    return ops.sort(input, dim, descending, out=out)
+
+
+def argsort(input, dim=-1, descending=False, *, stable=True):
+    """The indices that sort it; see sort()."""
+    return ops.argsort(input, dim, descending)
+
+
 def broadcast_to(input, size):
     return input.expand(size)
 

@@ -1,7 +1,7 @@
 """Methods of Tensor that only adapt the API."""
 import builtins
 
-from mindtorch_v2 import _C, autograd
+from mindtorch_v2 import _C, _functions, autograd
 from mindtorch_v2._functions import spread
 from mindtorch_v2._names import is_method
 from mindtorch_v2._tensor_str import tensor_str
@@ -207,6 +207,21 @@ def unflatten(self, dim, sizes):
 def split(self, split_size, dim=0):
     """Splits into chunks of one size, or of a list of sizes."""
     return ops.split(self, split_size, dim)
+
+
+@_method
+def nonzero(self, *, as_tuple=False):
+    return _functions.nonzero(self, as_tuple=as_tuple)
+
+
+@_method
+def sort(self, dim=-1, descending=False, *, stable=True):
+    return ops.sort(self, dim, descending)
+
+
+@_method
+def argsort(self, dim=-1, descending=False, *, stable=True):
+    return ops.argsort(self, dim, descending)
 
 
 @_method

@@ -204,6 +204,19 @@ def test_tensors_of_one_element_in_lists_are_numbers():
         assert torch.tensor(data).tolist() == [1, 2]
 
 
+def test_nonzero_as_a_tuple_and_stable_sorts():
+    x = torch.tensor([[3, 0, 1], [1, 0, 3]])
+    for made in (torch.nonzero(x, as_tuple=True), x.nonzero(as_tuple=True)):
+        assert [t.tolist() for t in made] == [[0, 0, 1, 1], [0, 2, 0, 2]] and x[made].tolist() == [3, 1, 1, 3]
+    assert [t.tolist() for t in torch.tensor(4).nonzero(as_tuple=True)] == [[0]] and x.nonzero().shape == (4, 2)
+    room = torch.empty(0, dtype=torch.int64)
+    assert torch.nonzero(x, out=room) is room and room.shape == (4, 2)
+    flat = x.flatten()
+    for values, indices in (torch.sort(flat, stable=True), flat.sort(stable=True), flat.sort(dim=0, stable=False)):
+        assert values.tolist() == [0, 0, 1, 1, 3, 3] and indices.tolist() == [1, 4, 2, 3, 0, 5]
+    assert torch.argsort(flat, descending=True, stable=True).tolist() == [0, 5, 2, 3, 1, 4] == flat.argsort(-1, True, stable=True).tolist()
+
+
 def test_small_things_that_pytorch_does_otherwise():
     x = torch.arange(6).view(2, 3)
     assert reversed(x).tolist() == [[5, 4, 3], [2, 1, 0]] and reversed(torch.tensor(1)).item() == 1
