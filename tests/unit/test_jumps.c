@@ -306,9 +306,22 @@ static void strike_records(void *arg)
     mtp_profile_destroy(prof);
 }
 
+/* Linux has it since 4.7; valgrind refuses it. */
+static bool has_autodisarm(void)
+{
+    static char room[1 << 16];
+    stack_t one = {.ss_sp = room, .ss_size = sizeof room, .ss_flags = (int)SS_AUTODISARM}, before;
+    if (sigaltstack(&one, &before) != 0)
+        return false;
+    sigaltstack(&before, NULL);
+    return true;
+}
+
 static void a_handler_on_a_stack_that_is_not_told_is_inside_the_record(void **state)
 {
     (void)state;
+    if (!has_autodisarm())
+        skip();
     for (int late = 0; late < 2; late++) {
         told_late = late;
         assert_true(test_left_well(test_child(strike_records, NULL, 20)));
