@@ -410,8 +410,15 @@ static PyObject *custom_begin(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "sO:_custom_begin", &name, &inputs_given) ||
         take_tensors(inputs_given, false, "inputs", &inputs) < 0)
         return NULL;
-    mt_custom_begin(name, inputs.items, inputs.count, &forward);
+    mt_status status =
+        MT_OK; /* views that cannot be part of a graph are refused before the function changes them */
+    for (uint32_t i = 0; i < inputs.count && status == MT_OK && mt_grad_enabled(); i++)
+        status = mt_view_refresh(inputs.items[i]);
+    if (status == MT_OK)
+        mt_custom_begin(name, inputs.items, inputs.count, &forward);
     drop_tensors(&inputs);
+    if (status != MT_OK)
+        return mtpy_raise(status);
     PyObject *made =
         Py_BuildValue("KK", (unsigned long long)forward.sequence, (unsigned long long)forward.token);
     if (made == NULL)

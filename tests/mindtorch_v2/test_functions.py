@@ -150,6 +150,16 @@ def test_what_was_changed_and_is_not_differentiable_loses_its_history():
     assert x.grad.item() == 2.0
 
 
+def test_a_view_that_cannot_be_used_is_refused_before_it_is_changed():
+    y = leaf(1.0, 2.0) * 1
+    with torch.no_grad():
+        view = y[1:]
+    y.mul_(3)
+    with pytest.raises(RuntimeError, match="no_grad mode"):
+        Twice.apply(view)
+    assert y.tolist() == [3.0, 6.0]
+
+
 def test_contexts_of_changes_in_place_are_freed():
     kept = []
 
