@@ -460,11 +460,14 @@ def _run(torch, call, made):
     return said
 
 
+FLOAT32 = 2e-5
+
+
 def _close(a, b, loose, coarse):
     """coarse: something in it was computed in float32."""
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
-    tolerance = (2e-4 if coarse or a.dtype == np.float32 else 1e-9) * loose
+    tolerance = (FLOAT32 if coarse or a.dtype == np.float32 else 1e-9) * loose
     with np.errstate(all="ignore"):
         size = np.max(np.abs(b[np.isfinite(b)]), initial=1e-2 if coarse else 1e-3)  # below it, what is left of terms that cancel
         return np.allclose(a, b, rtol=tolerance, atol=tolerance * min(size, 1e6), equal_nan=True)

@@ -115,9 +115,12 @@ CALLS = [
      "PyTorch computes a row per dim and returns the transpose; ours is contiguous, which is faster to read by rows."),
     ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", several_indices,
      "PyTorch's result has the order of an operand's strides; ours is contiguous. Values are the same; only .stride() and view() show it."),
-    ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits xlogy", "strides of result", strided_operand,
+    ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits", "strides of result", strided_operand,
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
-    ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d",
+    ("xlogy addcmul addcdiv", "strides of result", strided_operand,
+     "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
+    ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"
+     " constant_pad_nd",
      "strides of result", strided_operand,
      "PyTorch keeps channels_last where an operand's strides suggest it; we have no memory formats, and results are contiguous."),
     ("rms_norm", "strides of result", strided_operand,
@@ -208,8 +211,8 @@ CALLS = [
      "Infinite weights: we pad the input with zeros and multiply them, which is nan; PyTorch's kernel leaves the padding out."),
     ("lerp lerp_", "values of result", odd_values,
      "PyTorch chooses one of two formulas by the size of the weight for the whole vector, we by element: with 1e30 one of them overflows."),
-    ("lerp lerp_", ("fails at call", "call: only ours fails"), "'Bool'",
-     "lerp of bool means nothing. We refuse it; PyTorch does except for tensors without dims, and there fails at backward."),
+    ("lerp lerp_", ("fails at call", "call: only ours fails"), "lerp_kernel",
+     "lerp of bool or integers is refused by both, but PyTorch lets it pass if no operand has dims (and fails at backward if it is bool)."),
     ("lerp lerp_", "dtype of result", mixed_dtypes,
      "A weight without dims of another dtype: PyTorch's result is promoted if all operands have no dims; ours has the dtype of self."),
     ("relu6 relu6_ hardtanh hardtanh_", "gradient", has_nan,
@@ -220,8 +223,6 @@ CALLS = [
      "The gradient needs the logarithm of the base, which for integers is a float32 in PyTorch; ours takes it in the result's dtype."),
     ("linalg_vector_norm norm", "values of result", odd_values,
      "PyTorch squares 1e30 in float32, which is inf; ours sums in float64 and gives the norm."),
-    ("xlogy", "second gradient", infinite,
-     "0 / inf and inf - inf meet in another order of the same factors: PyTorch's is nan in places where ours is 0, or the reverse."),
     ("gelu", "values of result", infinite,
      "gelu(inf): PyTorch's vector loop computes inf * erfc(-inf) through a polynomial and gives nan; ours gives inf, the limit."),
     ("index_add_", ("call: only ours fails", "fails at call"), "size 0",
@@ -269,6 +270,11 @@ def taken(steps, facts):
     return "gradient" in facts
 
 
+def asks_hooked(steps, facts):
+    """grad() of two inputs, after a hook was added"""
+    return steps[-1][0] == "grad" and steps[-1][1] % 2 == 1 and any(s[0] == "hook" for s in steps)
+
+
 def hooked_twice(steps, facts):
     """the second hook"""
     return sum(s[0] in ("hook", "post_hook") for s in steps) > 1
@@ -299,6 +305,9 @@ PROGRAMS = [
      "The derivative of a sum over no elements: PyTorch's is a constant without history; ours has one, and its gradient is empty."),
     ("requires_grad", "True / False", empty_leaf,
      "The same."),
+    ("grad: values", "", asks_hooked,
+     "grad() for an inner tensor with a hook and for something behind it: PyTorch returns the gradient from before the hook, but the one after"
+     " it if the tensor is asked for alone; ours returns the one after it in both cases."),
     ("requires_grad", "False / True", has("grad", "second", "take_grad"),
      "Gradients that grad() returns can be views of each other; when one is then changed in place, PyTorch tracks the other with it."),
     ("grad_fn", " / SumBackward0", has("grad", "second", "backward"),

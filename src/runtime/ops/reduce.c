@@ -279,7 +279,7 @@ mt_status mt__infer_cumsum(mt__call *call)
         return mt__fail(MT_E_RUNTIME,
                         "Bad in-place call: input tensor dtype %s and output tensor dtype %s should match",
                         mt__c_type((mt_dtype)self->dtype), mt__c_type(dtype));
-    if (call->op->in_place && dtype == MT_BOOL)
+    if (call->op->in_place && dtype == MT_BOOL && self->rank > 0)
         return mt__fail(MT_E_RUNTIME, "\"cumsum_out_cpu\" not implemented for 'Bool'");
     mt_status status = mt__wrap_dim(mt__arg_int(call, 1), self->rank, &dim);
     return status == MT_OK ? mt__empty_like(self, dtype, &call->outs[0]) : status;
