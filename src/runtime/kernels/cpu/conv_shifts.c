@@ -258,7 +258,7 @@ static void pack_blocks(int64_t begin, int64_t end, void *user)
         float *to = w->packed + at * rows * k;
         if (there < rows)
             memset(to, 0, (size_t)(rows * k) * sizeof *to);
-        mt__turn(from, there, k, k, rows, to);
+        mt__turn_pixels(from, there, k, k, rows, to);
     }
 }
 
@@ -738,8 +738,8 @@ static void weight_outer(const mt__shifts *s, int64_t images, const float *grad,
         if (s->out_each % rows > 0)
             memset(turned + i * turned_size(s), 0, (size_t)turned_size(s) * sizeof *turned);
         for (int64_t o = 0; o < s->out_each; o += rows)
-            mt__turn(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area, rows,
-                     turned + i * turned_size(s) + o * area);
+            mt__turn_pixels(grad + (i * c->out_channels + o) * area, least(rows, s->out_each - o), area, area,
+                            rows, turned + i * turned_size(s) + o * area);
     }
     const int64_t work = images * area * most * rows;
     mt__parallel(outer_blocks(s) * j.tiles, (1 << 18) / (work + 1) + 1, outer_tiles, (void *)(uintptr_t)&j);

@@ -217,7 +217,7 @@ const mt__tiles *mt__conv_tiles(void)
     return &plain;
 }
 
-void mt__turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
+void mt__turn_pixels(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to)
 {
     int64_t c = 0;
 #ifdef __SSE__

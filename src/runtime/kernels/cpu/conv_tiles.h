@@ -54,7 +54,8 @@ typedef struct mt__tiles {
 } mt__tiles;
 
 /* to[i][c] = from[c * channel + i] for i < n and some channels of `rows`. */
-void mt__turn(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows, float *to);
+void mt__turn_pixels(const float *from, int64_t channels, int64_t channel, int64_t n, int64_t rows,
+                     float *to);
 
 /* Of this CPU. */
 const mt__tiles *mt__conv_tiles(void);
