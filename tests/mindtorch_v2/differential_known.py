@@ -191,6 +191,8 @@ CALLS = [
      "PyTorch's fused kernel has no second derivative; ours is composed of ops that have."),
     (CHANNELS, "values of result", odd_values,
      "PyTorch folds weight and mean into one factor and one term; ours subtracts the mean first. With 1e30 or inf one of them overflows."),
+    (CHANNELS, GRADIENTS, infinite,
+     "An infinite weight: PyTorch multiplies what is left after the sums, and gives inf; ours multiplies first, and inf - inf is nan."),
     ("prod prod_dim", "second gradient", mixed_dtypes,
      "With dtype= PyTorch computes the second derivative in the input's dtype, ours in the result's; both are then rounded."),
     ("log_softmax softmax", "gradient 0 differs", mixed_dtypes,
