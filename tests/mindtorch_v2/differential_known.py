@@ -316,6 +316,13 @@ PROGRAMS = [
      "In derivatives of derivatives PyTorch sums over a dim of size 1; ours makes a view."),
     ("grad_fn", "BackwardBackward0", has("grad", "second", "backward"),
      "PyTorch has ops for derivatives of some derivatives (CosBackwardBackward0); ours are composed of several ops."),
+    ("grad_fn", "MulBackward0 / MulBackward1", has("grad", "second", "backward"),
+     "In derivatives of derivatives PyTorch multiplies by a number; ours by a tensor without dims."),
+    ("only ours fails", "A view was created in no_grad mode and is being modified", has("grad", "second", "take_grad"),
+     "Where PyTorch sums over a dim of size 1, a gradient that grad() returns is a view here, made without a history; both refuse to change such"
+     " views in place by what requires grad."),
+    ("enable_grad: only ours fails", "A view was created in no_grad mode and its base", has("set_data"),
+     "After v.data = y of a view v that was changed, views of v that are made under no_grad are taken for older than the change here."),
     ("version", "", moved,
      "After x.data = y PyTorch lets x count changes with its old base; here it counts them with the memory that it has now."),
     ("grad_fn", "AsStridedBackward0", moved,
