@@ -98,6 +98,11 @@ def mixed_dtypes(made):
     return len({a.memory.dtype for a in _arrays(made)}) > 1 or any(type(v).__name__ == "Dtype" for v in [*made.args, *made.kwargs.values()])
 
 
+def mixed_and_strided(made):
+    """operands of different dtypes, one of them not contiguous"""
+    return mixed_dtypes(made) and strided_operand(made)
+
+
 def near_bounds(made):
     """inputs that round to 0 or 1"""
     x = made.args[0].memory
@@ -119,6 +124,9 @@ CALLS = [
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
     ("xlogy addcmul addcdiv", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
+    ("add sub mul div eq ne lt le gt ge maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
+     "Operands of several dtypes: PyTorch copies those that it converts first, and goes by the strides of the copies; ours by those of the"
+     " operands."),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"
      " constant_pad_nd",
      "strides of result", strided_operand,
@@ -219,7 +227,7 @@ CALLS = [
      "A weight without dims of another dtype: PyTorch's result is promoted if all operands have no dims; ours has the dtype of self."),
     ("relu6 relu6_ hardtanh hardtanh_", "gradient", has_nan,
      "At nan PyTorch's vector loop gives 0, and its loop over the rest of the array the gradient; ours gives the gradient anywhere."),
-    ("elu", GRADIENTS, has_nan,
+    ("elu elu_", GRADIENTS, has_nan,
      "PyTorch's gradient at nan is that of a positive number; ours is nan."),
     ("pow_tensor", "gradient", mixed_dtypes,
      "The gradient needs the logarithm of the base, which for integers is a float32 in PyTorch; ours takes it in the result's dtype."),
@@ -231,6 +239,10 @@ CALLS = [
      "An index into a dim of size 0: PyTorch does nothing, or fails at backward; ours says that the index is out of bounds."),
     ("masked_fill_ masked_fill eq_ ne_ lt_ le_ gt_ ge_", "backward: only theirs fails", "INTERNAL ASSERT",
      "A tracked operand of an op that writes into integers ends in an internal check of PyTorch's backward; ours gives the operand no gradient, or zeros."),
+    ("cumsum_", "call: only ours fails", "not implemented for 'Bool'",
+     "cumsum_ of bool is refused by both; PyTorch forgets to if there are no elements."),
+    ("roll", "call: only ours fails", no_elements,
+     "Wrong dims are refused by both; PyTorch forgets to if there are no elements."),
     ("linspace", "call: only ours fails", "not implemented for 'Bool'",
      "linspace of bool is refused by both; PyTorch forgets to if there are no steps."),
     ("log_softmax softmax", "call: only ours fails", "not implemented for",
@@ -263,7 +275,7 @@ def with_inputs(steps, facts):
 
 
 def moved(steps, facts):
-    """of a tensor whose .data was set, of its base, or of a view of the same base"""
+    """of a tensor whose .data was set, of one that shared or shares its memory, or of a view of such a one"""
     return "moved" in facts
 
 
@@ -290,6 +302,8 @@ PROGRAMS = [
      "The same: here the graph may run again, and then something else fails."),
     ("only theirs fails", "'a leaf Variable that requires grad", has_views,
      "When a base got its history by a change of one view, PyTorch still takes another view of it for a leaf; ours asks the base."),
+    ("only theirs fails", "INTERNAL ASSERT FAILED", None,
+     "A defect of PyTorch, which asks to report it."),
     ("backward: only theirs fails", "modified by an inplace operation", with_inputs,
      "PyTorch also runs the node that made a tensor in inputs=, although nothing wants its result, and fails if what it saved was changed;"
      " ours stops there."),

@@ -331,8 +331,10 @@ class Machine:
 
     def set_data(self, a, b, c, x):
         t = self.pick(a)
-        self.moved.append(t)
-        t.data = self.pick(b, lambda o: o.shape == t.shape).detach().clone() if c % 2 else self.pick(b, lambda o: o.shape == t.shape)
+        other = self.pick(b, lambda o: o.shape == t.shape)
+        memory = [o.untyped_storage().data_ptr() for o in (t, other)[:1 if c % 2 else 2]]  # what it had, and what it shares now
+        self.moved += [t] + [o for o in self.tensors if o.untyped_storage().data_ptr() in memory]
+        t.data = other.detach().clone() if c % 2 else other
 
     def drop(self, a, b, c, x):
         if len(self.tensors) > 3:
