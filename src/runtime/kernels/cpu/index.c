@@ -440,7 +440,7 @@ typedef struct rows {
 } rows;
 
 /* Is one of n indices outside [0, size)? Then the sign bit of it or of its distance to the last is set. */
-static bool any_outside(const mt_tensor *index, int64_t begin, int64_t n, int64_t size)
+MT__CLONES static bool any_outside(const mt_tensor *index, int64_t begin, int64_t n, int64_t size)
 {
     uint64_t bits = 0;
     const int32_t *narrow = (const int32_t *)index->data + begin;
