@@ -341,7 +341,7 @@ def add_training():
 SETTLED, TURN = 0.03, 0.03  # seconds: see compare
 
 
-def compare(functions, seconds, clock, threads):
+def compare(functions, seconds, threads):
     """The best time of one call of each, in seconds.
 
     With one thread they take turns after every short repeat. With more, a turn is longer and begins when the other's
@@ -362,10 +362,10 @@ def compare(functions, seconds, clock, threads):
                 time.sleep(SETTLED)
             turn = time.perf_counter() + (TURN if threads > 1 else 0)
             while True:
-                began = clock()
+                began = time.perf_counter()
                 for _ in range(calls[i]):
                     f()
-                best[i] = min(best[i], (clock() - began) / calls[i])
+                best[i] = min(best[i], (time.perf_counter() - began) / calls[i])
                 if time.perf_counter() >= turn:
                     break
     return best
@@ -398,11 +398,10 @@ def main():
     add_small()
     add_training()
     # One thread: CPU time, which other processes of the machine disturb least.
-    clock = time.process_time if args.threads == 1 else time.perf_counter
     rows = []
     for name, make in CASES.items():
         if any(text in name for text in args.only.split(",")):
-            ours, theirs = compare([make(mindtorch_v2), make(torch)], args.seconds, clock, args.threads)
+            ours, theirs = compare([make(mindtorch_v2), make(torch)], args.seconds, args.threads)
             rows.append((ours / theirs, name, ours, theirs))
     report(rows, args, torch.__version__)
 
