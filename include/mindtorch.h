@@ -442,7 +442,9 @@ MT_API mt_status mt_backward_from(mt_tensor *const *roots, mt_tensor *const *gra
 typedef mt_tensor *mt_hook_fn(mt_tensor *grad, void *user, bool *failed);
 MT_API mt_status mt_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), void *user,
                              uint64_t *id);
-MT_API void mt_hook_remove(mt_tensor *t, uint64_t id);
+/* false: it is not there (any more). A hook belongs to the value that t has: after a change in place, it stays with
+ * the value before, and cannot be removed. */
+MT_API bool mt_hook_remove(mt_tensor *t, uint64_t id);
 /* Called after the gradient was added into the leaf t. */
 MT_API mt_status mt_post_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *user), void *user,
                                   uint64_t *id);

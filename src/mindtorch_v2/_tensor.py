@@ -14,12 +14,14 @@ _TYPES = {f"torch.{d._scalar_type}Tensor": d for d in vars(_C).values() if isins
 class _Handle:
     """Removes a hook."""
 
-    def __init__(self, tensor, number):
-        self._tensor, self.id = tensor, number
+    def __init__(self, tensor, added):
+        self._tensor = tensor
+        self.id, self._hook = added
 
     def remove(self):
         if self._tensor is not None:
-            _C._hook_remove(self._tensor, self.id)
+            if not _C._hook_remove(self._tensor, self.id):
+                self._hook[0] = None  # it stayed with the value before a change in place
             self._tensor = None
 
     def __enter__(self):

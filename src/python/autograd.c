@@ -213,12 +213,20 @@ end:
 
 /* --------------------------------------------------------------------------------------------------- hooks */
 
+/* A new reference to the hook's result. A hook is a list of one: the function, or None once it was removed. */
+static PyObject *call_hook(PyObject *hook, PyObject *self)
+{
+    PyObject *function = Py_NewRef(PyList_GET_ITEM(hook, 0)); /* it may remove itself */
+    PyObject *result = Py_IsNone(function) ? Py_NewRef(Py_None) : PyObject_CallOneArg(function, self);
+    Py_DECREF(function);
+    return result;
+}
+
 static mt_tensor *run_hook(mt_tensor *grad, void *user, bool *failed)
 {
     PyGILState_STATE state = PyGILState_Ensure();
     mt_tensor *other = NULL;
-    PyObject *self = mtpy_wrap(mt_retain(grad)),
-             *result = self != NULL ? PyObject_CallOneArg(user, self) : NULL;
+    PyObject *self = mtpy_wrap(mt_retain(grad)), *result = self != NULL ? call_hook(user, self) : NULL;
     if (result != NULL && result != Py_None && !mtpy_is_tensor(result)) {
         PyErr_Format(PyExc_TypeError, "hook's return value should be Tensor or None, got %s",
                      Py_TYPE(result)->tp_name);
@@ -240,8 +248,7 @@ static mt_tensor *run_hook(mt_tensor *grad, void *user, bool *failed)
 static mt_tensor *run_post_hook(mt_tensor *leaf, void *user, bool *failed)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *self = mtpy_wrap(mt_retain(leaf)),
-             *result = self != NULL ? PyObject_CallOneArg(user, self) : NULL;
+    PyObject *self = mtpy_wrap(mt_retain(leaf)), *result = self != NULL ? call_hook(user, self) : NULL;
     if (result != NULL && result != Py_None && !mtpy_is_tensor(result)) {
         PyErr_Format(PyExc_TypeError, "a post accumulate grad hook must return None, not %s",
                      Py_TYPE(result)->tp_name);
@@ -267,6 +274,7 @@ static void drop_object(void *user)
     PyGILState_Release(state);
 }
 
+/* (id, the hook as above) */
 static PyObject *add_hook(PyObject *args, mt_hook_fn *fn,
                           mt_status (*add)(mt_tensor *, mt_hook_fn *, void (*)(void *), void *, uint64_t *))
 {
@@ -278,11 +286,15 @@ static PyObject *add_hook(PyObject *args, mt_hook_fn *fn,
         PyErr_Format(PyExc_TypeError, "a hook must be callable, not %s", Py_TYPE(callable)->tp_name);
         return NULL;
     }
-    Py_INCREF(callable);
-    mt_status status = add(mtpy_tensor_of(tensor), fn, drop_object, callable, &id);
+    PyObject *hook = Py_BuildValue("[O]", callable);
+    if (hook == NULL)
+        return NULL;
+    Py_INCREF(hook);
+    mt_status status = add(mtpy_tensor_of(tensor), fn, drop_object, hook, &id);
     if (status == MT_OK)
-        return PyLong_FromUnsignedLongLong(id);
-    Py_DECREF(callable);
+        return Py_BuildValue("(KN)", (unsigned long long)id, hook);
+    Py_DECREF(hook);
+    Py_DECREF(hook);
     return mtpy_raise(status);
 }
 
@@ -305,8 +317,7 @@ static PyObject *hook_remove(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "O!K:_hook_remove", mtpy.tensor, &tensor, &id))
         return NULL;
-    mt_hook_remove(mtpy_tensor_of(tensor), id);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(mt_hook_remove(mtpy_tensor_of(tensor), id));
 }
 
 /* ------------------------------------------------------------------------------- derivatives of one's own */

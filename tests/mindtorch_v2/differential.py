@@ -469,7 +469,7 @@ def _close(a, b, loose, coarse):
         return np.array_equal(a, b)
     tolerance = (FLOAT32 if coarse or a.dtype == np.float32 else 1e-9) * loose
     with np.errstate(all="ignore"):
-        size = np.max(np.abs(b[np.isfinite(b)]), initial=1e-2 if coarse else 1e-3)  # below it, what is left of terms that cancel
+        size = np.max(np.abs(b[np.isfinite(b)]), initial=0.1 if coarse or a.dtype == np.float32 else 1e-3)  # below it, what is left of terms that cancel
         return np.allclose(a, b, rtol=tolerance, atol=tolerance * min(size, 1e6), equal_nan=True)
 
 

@@ -124,7 +124,7 @@ CALLS = [
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
     ("xlogy addcmul addcdiv", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
-    ("add sub mul div eq ne lt le gt ge maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
+    ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
      "Operands of several dtypes: PyTorch copies those that it converts first, and goes by the strides of the copies; ours by those of the"
      " operands."),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"
@@ -321,6 +321,8 @@ PROGRAMS = [
      "The derivative of a sum over no elements: PyTorch's is a constant without history; ours has one, and its gradient is empty."),
     ("requires_grad", "True / False", empty_leaf,
      "The same."),
+    ("second: order of hooks", "", empty_leaf,
+     "The same: ours runs the hooks on the way to that empty gradient."),
     ("grad: values", "", asks_hooked,
      "grad() for an inner tensor with a hook and for something behind it: PyTorch returns the gradient from before the hook, but the one after"
      " it if the tensor is asked for alone; ours returns the one after it in both cases."),

@@ -619,3 +619,17 @@ def test_a_freed_tensor_retains_no_gradient():
     others = [torch.zeros(3) for _ in range(50)]
     z.sum().backward()
     assert [t for t in others if t.grad is not None] == [] and x.grad.tolist() == [6, 6, 6]
+
+
+@pytest.mark.parametrize("change", [lambda y: y.mul_(2), lambda y: y[0:1].mul_(2), lambda y: y.detach_().requires_grad_()])
+def test_a_hook_can_be_removed_after_a_change_in_place(change):
+    """It stays with the value before, and ran on."""
+    x, seen = torch.ones(3, requires_grad=True), []
+    y = x * 2
+    handle = y.register_hook(lambda g: seen.append("removed"))
+    y.register_hook(lambda g: seen.append("kept"))
+    before = (y * 3).sum()
+    change(y)
+    handle.remove()
+    (y.sum() + before).backward()
+    assert seen == ["kept"]

@@ -156,7 +156,7 @@ mt_status mt_post_hook_add(mt_tensor *t, mt_hook_fn *hook, void (*drop)(void *us
     return extra == NULL ? MT_E_NOMEM : add_to(&extra->post, 0, hook, drop, user, id);
 }
 
-static void remove_from(mt__hooks *hooks, uint64_t id)
+static bool remove_from(mt__hooks *hooks, uint64_t id)
 {
     for (uint32_t i = 0; i < hooks->count; i++)
         if (hooks->items[i]->id == id) {
@@ -164,18 +164,15 @@ static void remove_from(mt__hooks *hooks, uint64_t id)
             memmove(&hooks->items[i], &hooks->items[i + 1], (hooks->count - i - 1) * sizeof *hooks->items);
             hooks->count--;
             release_hook(gone);
-            return;
+            return true;
         }
+    return false;
 }
 
-void mt_hook_remove(mt_tensor *t, uint64_t id)
+bool mt_hook_remove(mt_tensor *t, uint64_t id)
 {
-    if (t->grad_fn != NULL)
-        remove_from(&t->grad_fn->hooks, id);
-    if (t->extra != NULL) {
-        remove_from(&t->extra->hooks, id);
-        remove_from(&t->extra->post, id);
-    }
+    return (t->grad_fn != NULL && remove_from(&t->grad_fn->hooks, id)) ||
+           (t->extra != NULL && (remove_from(&t->extra->hooks, id) || remove_from(&t->extra->post, id)));
 }
 
 void mt_retain_grad(mt_tensor *t)
