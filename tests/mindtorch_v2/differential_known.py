@@ -73,6 +73,12 @@ def no_spread(made):
     return bool(np.any(np.ptp(rows, 1) == 0))
 
 
+def few_values(made):
+    """float32 channels of at most three different elements"""
+    x = _read(made.args[0])
+    return x.dtype == np.float32 and any(len(np.unique(c)) <= 3 for c in np.moveaxis(x, 1, 0))
+
+
 def equal_elements(made):
     """all elements are equal"""
     return any(a.memory.size and a.memory.dtype.kind == "f" and np.ptp(a.memory) == 0 for a in _arrays(made))
@@ -122,7 +128,7 @@ CALLS = [
      "PyTorch's result has the order of an operand's strides; ours is contiguous. Values are the same; only .stride() and view() show it."),
     ("mse_loss smooth_l1_loss binary_cross_entropy_with_logits", "strides of result", strided_operand,
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
-    ("xlogy addcmul addcdiv", "strides of result", strided_operand,
+    ("xlogy addcmul addcdiv lerp", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
     ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
      "Operands of several dtypes: PyTorch copies those that it converts first, and goes by the strides of the copies; ours by those of the"
@@ -169,6 +175,8 @@ CALLS = [
      "An element is its own mean: the exact gradient is 0. PyTorch's is a rounding error times 1/sqrt(eps), ours another."),
     (NORMS, "gradient", short_rows,
      "Of two or three elements, terms of the gradient cancel except for some bits, and both round differently."),
+    (CHANNELS, "gradient", few_values,
+     "The same."),
     (f"{NORMS} {CHANNELS}", GRADIENTS, no_spread,
      "Without spread, 1/sqrt(var + eps) is 300 and its square 1e5: they multiply the rounding errors of a sum that is exactly 0."),
     (CHANNELS, "values of result", no_spread,
@@ -289,6 +297,12 @@ def asks_hooked(steps, facts):
     return steps[-1][0] == "grad" and steps[-1][1] % 2 == 1 and any(s[0] == "hook" for s in steps)
 
 
+def no_longer_wanted(steps, facts):
+    """a leaf's requires_grad was turned off after a post-accumulate hook was added"""
+    names = [s[0] for s in steps]
+    return "post_hook" in names and "require" in names[names.index("post_hook"):]
+
+
 def hooked_twice(steps, facts):
     """the second hook"""
     return sum(s[0] in ("hook", "post_hook") for s in steps) > 1
@@ -321,6 +335,14 @@ PROGRAMS = [
      "The derivative of a sum over no elements: PyTorch's is a constant without history; ours has one, and its gradient is empty."),
     ("requires_grad", "True / False", empty_leaf,
      "The same."),
+    ("backward", "'post", no_longer_wanted,
+     "A leaf that no longer requires grad when backward() reaches it: PyTorch runs its post-accumulate hooks although nothing was added; ours"
+     " does not."),
+    ("backward: only theirs fails", "'NoneType' object has no attribute", no_longer_wanted,
+     "The same: the hook reads a gradient that is not there."),
+    ("backward: only ours fails", "modified by an inplace operation", has("no_grad", "enable_grad"),
+     "A view of a leaf that was made under no_grad: ours wants its gradient, like any other's that requires grad; whether PyTorch does depends on"
+     " what looked at it before."),
     ("second: order of hooks", "", empty_leaf,
      "The same: ours runs the hooks on the way to that empty gradient."),
     ("grad: values", "", asks_hooked,
@@ -334,6 +356,8 @@ PROGRAMS = [
      "PyTorch has ops for derivatives of some derivatives (CosBackwardBackward0); ours are composed of several ops."),
     ("grad_fn", "MulBackward0 / MulBackward1", has("grad", "second", "backward"),
      "In derivatives of derivatives PyTorch multiplies by a number; ours by a tensor without dims."),
+    ("grad_fn", "MulBackward0 / AddBackward0", has("grad", "second", "backward"),
+     "In derivatives of derivatives the same formula is written as a sum of products in another order."),
     ("only ours fails", "A view was created in no_grad mode and is being modified", has("grad", "second", "take_grad"),
      "Where PyTorch sums over a dim of size 1, a gradient that grad() returns is a view here, made without a history; both refuse to change such"
      " views in place by what requires grad."),

@@ -304,3 +304,12 @@ def test_arrays_and_tensors_make_tensors():
     assert (x == array).tolist() == (array == x).tolist() == [False, False]
     assert (x != array).tolist() == [True, True]
     assert (x == np.array([1.0, 5.0])).tolist() == [True, False] and (x == "text") is False
+
+
+def test_a_fill_value_that_the_dtype_cannot_hold_is_refused():
+    """As a tensor, -inf became the least int64."""
+    x, mask = torch.zeros(2, dtype=torch.int64), torch.tensor([True, False])
+    for value in (float("-inf"), float("nan"), 1e30):
+        with pytest.raises(RuntimeError, match="cannot be converted to type int64_t without overflow"):
+            x.masked_fill(mask, torch.tensor(value))
+    assert x.masked_fill(mask, torch.tensor(2.7)).tolist() == [2, 0]

@@ -465,7 +465,15 @@ mt_status mt__infer_masked_fill(mt__call *call)
             MT_E_RUNTIME,
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             value->rank);
-    mt_status status = value == NULL ? mt__check_fits(&call->args[2], self->dtype) : MT_OK;
+    mt_status status = MT_OK;
+    if (value == NULL) {
+        status = mt__check_fits(&call->args[2], self->dtype);
+    } else if (mt__is_floating((mt_dtype)value->dtype) && value->device == MTP_DEVICE_CPU) {
+        double number;
+        status = mt_item(value, &number);
+        if (status == MT_OK)
+            status = mt__check_fits(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
+    }
     call->compute = (mt_dtype)self->dtype;
     return status == MT_OK ? make_out(call, 2, call->compute) : status;
 }
