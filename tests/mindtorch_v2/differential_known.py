@@ -105,8 +105,9 @@ def mixed_dtypes(made):
 
 
 def mixed_and_strided(made):
-    """operands of different dtypes, one of them not contiguous"""
-    return mixed_dtypes(made) and strided_operand(made)
+    """operands of different dtypes, or integers that are computed as floats; one of them not contiguous"""
+    as_floats = made.op.id in ("atan2", "div") and any(a.memory.dtype.kind != "f" for a in _arrays(made))
+    return (mixed_dtypes(made) or as_floats) and strided_operand(made)
 
 
 def near_bounds(made):
@@ -131,7 +132,7 @@ CALLS = [
     ("xlogy addcmul addcdiv lerp", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
     ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
-     "Operands of several dtypes: PyTorch copies those that it converts first, and goes by the strides of the copies; ours by those of the"
+     "PyTorch copies operands that it converts first, and goes by the strides of the copies; ours by those of the"
      " operands."),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"
      " constant_pad_nd",
