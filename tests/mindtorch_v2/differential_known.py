@@ -246,7 +246,7 @@ CALLS = [
      "gelu(inf): PyTorch's vector loop computes inf * erfc(-inf) through a polynomial and gives nan; ours gives inf, the limit."),
     ("index_add_", ("call: only ours fails", "fails at call"), "size 0",
      "An index into a dim of size 0: PyTorch does nothing, or fails at backward; ours says that the index is out of bounds."),
-    ("masked_fill_ masked_fill eq_ ne_ lt_ le_ gt_ ge_", "backward: only theirs fails", "INTERNAL ASSERT",
+    ("masked_fill_ masked_fill fill_ eq_ ne_ lt_ le_ gt_ ge_", "backward: only theirs fails", "INTERNAL ASSERT",
      "A tracked operand of an op that writes into integers ends in an internal check of PyTorch's backward; ours gives the operand no gradient, or zeros."),
     ("cumsum_", "call: only ours fails", "not implemented for 'Bool'",
      "cumsum_ of bool is refused by both; PyTorch forgets to if there are no elements."),
