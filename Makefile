@@ -9,7 +9,7 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test test-locale test-python-debug bench lint format layers sanitize mutate fuzz reliability soak \
+.PHONY: help setup build run test test-locale test-python-debug test-cpus bench lint format layers sanitize mutate fuzz reliability soak \
         coverage valgrind install clean
 
 help: ## list the targets
@@ -106,6 +106,10 @@ coverage: ## line and branch coverage of the unit tests, by folder (gcovr)
 valgrind: ## run the unit tests under valgrind's memcheck
 	@tools/setup valgrind
 	@tools/valgrind
+
+test-cpus: build ## run the tests of the kernels on emulated CPUs: without AVX-512, and without AVX (qemu)
+	@tools/setup cpus
+	@tools/test_cpus
 
 test-python-debug: ## run the Python tests under Debian's debug build of Python
 	@tools/setup debug
