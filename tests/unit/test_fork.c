@@ -74,7 +74,7 @@ static void forks_while_four_threads_record_leave_both_sides_well(void **state)
         uint64_t forks = 0;
         double until =
             test_now() + 4 * (getenv("MTP_TEST_SCALE") != NULL ? atof(getenv("MTP_TEST_SCALE")) : 1);
-        for (int i = 0; i < test_scaled(300) && test_now() < until; i++, forks++)
+        for (int i = 0; i < test_scaled(TEST_TSAN ? 30 : 300) && test_now() < until; i++, forks++)
             assert_true(test_left_well(test_child(i % 10 == 0 ? child_on_its_own : child_is_off, NULL, 20)));
         uint64_t attempts = crowd_stop(&crowd);
         chunks = NULL;
