@@ -358,7 +358,7 @@ PROGRAMS = [
     ("grad_fn", "MulBackward0 / MulBackward1", has("grad", "second", "backward"),
      "In derivatives of derivatives PyTorch multiplies by a number; ours by a tensor without dims."),
     ("grad_fn", "MulBackward0 / AddBackward0", has("grad", "second", "backward"),
-     "In derivatives of derivatives the same formula is written as a sum of products in another order."),
+     "In derivatives of derivatives the last op of the same formula is a sum in PyTorch, a product here; the values agree."),
     ("only ours fails", "A view was created in no_grad mode and is being modified", has("grad", "second", "take_grad"),
      "Where PyTorch sums over a dim of size 1, a gradient that grad() returns is a view here, made without a history; both refuse to change such"
      " views in place by what requires grad."),
