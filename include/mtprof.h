@@ -109,7 +109,18 @@ typedef uint32_t mtp_device;
     X(UINT8, 9, "unsigned char", 1)                                                                          \
     X(BOOL, 10, "bool", 1)                                                                                   \
     X(COMPLEX64, 11, "c10::complex<float>", 8)                                                               \
-    X(COMPLEX128, 12, "c10::complex<double>", 16)
+    X(COMPLEX128, 12, "c10::complex<double>", 16)                                                            \
+    X(UINT16, 13, "short unsigned int", 2)                                                                   \
+    X(UINT32, 14, "unsigned int", 4)                                                                         \
+    X(UINT64, 15, "long unsigned int", 8)                                                                    \
+    X(COMPLEX32, 16, "c10::complex<c10::Half>", 4)                                                           \
+    X(FLOAT8_E5M2, 17, "c10::Float8_e5m2", 1)                                                                \
+    X(FLOAT8_E4M3FN, 18, "c10::Float8_e4m3fn", 1)                                                            \
+    X(FLOAT8_E5M2FNUZ, 19, "c10::Float8_e5m2fnuz", 1)                                                        \
+    X(FLOAT8_E4M3FNUZ, 20, "c10::Float8_e4m3fnuz", 1)                                                        \
+    X(QINT8, 21, "c10::qint8", 1)                                                                            \
+    X(QUINT8, 22, "c10::quint8", 1)                                                                          \
+    X(QINT32, 23, "c10::qint32", 4)
 
 #define X(sym, value, text, bytes) MTP_##sym = (value),
 typedef enum mtp_dtype {
@@ -295,7 +306,7 @@ typedef enum mtp_input_kind { /* ids reach files: append only */
     MTP_INPUT_INT = 3,
     MTP_INPUT_FLOAT = 4,
     MTP_INPUT_BOOL = 5,
-    MTP_INPUT_INT_LIST = 6, /* dims, count */
+    MTP_INPUT_INT_LIST = 6, /* dims, count; dtype MTP_FLOAT64: the bits of doubles, MTP_BOOL: 0 and 1 */
     MTP_INPUT_TEXT = 7      /* text, count bytes */
 } mtp_input_kind;
 
@@ -310,7 +321,7 @@ typedef struct mtp_identity {
 /* One argument of an op. Everything is copied: nothing needs to outlive the call. */
 typedef struct mtp_input {
     uint8_t kind;           /* mtp_input_kind */
-    uint8_t dtype;          /* of a tensor: mtp_dtype */
+    uint8_t dtype;          /* of a tensor, or of the numbers in a list: mtp_dtype */
     uint16_t reserved;      /* 0 */
     uint32_t count;         /* rank of a tensor, items of a list, bytes of a text */
     const int64_t *dims;    /* borrowed: count of them */

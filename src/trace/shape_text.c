@@ -78,6 +78,24 @@ static void append_float(mtp_trace *t, buffer *b, uint64_t word)
     append_text(t, b, text);
 }
 
+/* Numbers of a list: whole ones, unless its dtype says otherwise. */
+static void append_list(mtp_trace *t, buffer *b, mtp_dtype dtype, const uint64_t *values, size_t count)
+{
+    if (dtype != MTP_BOOL && dtype != MTP_FLOAT64) {
+        append_ints(t, b, values, count);
+        return;
+    }
+    append_text(t, b, "[");
+    for (size_t i = 0; i < count; i++) {
+        append_text(t, b, i > 0 ? ", " : "");
+        if (dtype == MTP_BOOL)
+            append_text(t, b, values[i] != 0 ? "True" : "False");
+        else
+            append_float(t, b, values[i]);
+    }
+    append_text(t, b, "]");
+}
+
 typedef struct texts {
     buffer dims, strides, types, concrete;
 } texts;
@@ -173,7 +191,7 @@ static bool scalar(mtp_trace *t, texts *x, words *w, uint64_t head)
     } else if (value != NULL && kind == MTP_INPUT_FLOAT) {
         append_float(t, &x->concrete, value[0]);
     } else if (value != NULL && kind == MTP_INPUT_INT_LIST) {
-        append_ints(t, &x->concrete, value, count);
+        append_list(t, &x->concrete, (mtp_dtype)(head >> 8 & 0xff), value, count);
     } else if (value != NULL && kind == MTP_INPUT_TEXT) {
         append_quoted(t, &x->concrete, (const char *)value, count);
     }

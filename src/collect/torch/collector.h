@@ -1,0 +1,28 @@
+/* collect/torch/collector.h - the interface of the PyTorch collector, a shared library that is compiled against
+ * the headers of the user's own PyTorch (mtprof/pytorch/collector.py says how) and loaded after it.
+ *
+ * It records into whatever profile runs in the process. Attached, but with no profile running, an op costs
+ * what PyTorch needs to call two functions.
+ */
+#ifndef MTP_COLLECT_TORCH_COLLECTOR_H
+#define MTP_COLLECT_TORCH_COLLECTOR_H
+#include <mtprof.h>
+
+extern "C" {
+/* What to attach to; without either, ops by name only. */
+#define MTP_TORCH_INPUTS 1u /* PyTorch collects the inputs of each op: needed for shapes */
+#define MTP_TORCH_MEMORY 2u /* allocations and frees of PyTorch's allocators */
+
+/* Any thread, any number of times: the last call decides. Ops that are running are recorded from their end on
+ * (that is, not at all). Returns the flags that took effect. */
+MTP_API unsigned mtp_torch_attach(unsigned flags);
+MTP_API void mtp_torch_detach(void);
+/* Callbacks that only read the clock: what any profiler of this kind costs at least (bench/bench_pytorch.py). */
+MTP_API void mtp_torch_attach_clock(int with_inputs);
+MTP_API const char *mtp_torch_version(void); /* of the PyTorch that it was compiled against */
+}
+
+/* memory.cpp */
+bool mtp__torch_memory_attach(void); /* false: this PyTorch has no calls that could be intercepted */
+void mtp__torch_memory_detach(void);
+#endif
