@@ -14,9 +14,12 @@ struct mtp__torch_inputs {
     mtp_identity identity[MTP__TORCH_INPUTS + MTP__TORCH_ITEMS]; /* of inputs, then items */
     int64_t number[MTP__TORCH_INPUTS][MTP__TORCH_NUMBERS];
     uint32_t count, items;
+    uint64_t number; /* of the last tensor that was read: see mtp__torch_inputs_read */
     mtp_device device; /* of the first tensor on an accelerator; else the CPU */
 };
 
+/* PyTorch's tensors have no numbers, and their addresses are used again: each one read counts as another. Those that
+ * share memory are recognised by its address. */
 void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values);
 std::string mtp__torch_quoted(const std::string &text); /* as a JSON string */
 mtp_device mtp__torch_device(c10::Device device);

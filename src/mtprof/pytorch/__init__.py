@@ -8,6 +8,62 @@
     prof.export_chrome_trace("trace.json.gz")
 
 PyTorch's ops, backward nodes, record_function scopes (PyTorch's and ours), optimizer steps, DataLoader, modules, Python functions
-and memory are recorded by libmtprof; PyTorch's own profiler is not involved, and may run at the same time. docs/run.md tells what
-is not recorded (GPU kernels), and `mtprof run` does the same for programs that are not to be changed.
+and memory are recorded by libmtprof; PyTorch's own profiler is not involved, and may run at the same time. Values of PyTorch's
+enums (torch.profiler.ProfilerActivity, what torch.profiler.schedule returns) are understood. Kernels on GPUs are not recorded.
+`mtprof run` does the same for programs that are not to be changed: docs/run.md.
 """
+
+from typing import Any
+
+from mtprof.pytorch import _early
+
+_early.prepare_itt()  # before PyTorch is loaded
+
+from mtprof import is_profiler_enabled, record_function  # noqa: E402
+from mtprof.profiler import profiler as _home  # noqa: E402
+from mtprof.profiler.common import (  # noqa: E402
+    DeviceType,
+    KinetoStepTracker,
+    ProfilerAction,
+    ProfilerActivity,
+    RecordScope,
+    _ExperimentalConfig,
+    kineto_available,
+)
+from mtprof.profiler.profiler import ExecutionTraceObserver, schedule, tensorboard_trace_handler  # noqa: E402
+from mtprof.pytorch import session  # noqa: E402
+from mtprof.pytorch.framework import FRAMEWORK as _FRAMEWORK  # noqa: E402
+
+__all__ = [
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "DeviceType",
+    "record_function",
+    "ExecutionTraceObserver",
+]
+
+supported_activities = _supported_activities = _FRAMEWORK.supported_activities
+
+
+class _KinetoProfile(_home._KinetoProfile):
+    """The profiler without steps: start(), stop() and the results. Arguments are those of profile."""
+
+    _framework = _FRAMEWORK
+    _session_class = session.profile
+
+
+class profile(_home.profile, _KinetoProfile):
+    # Records the ops of PyTorch: activities, schedule, on_trace_ready and the other arguments are documented there.
+    __doc__ = _home.profile.__doc__
+
+
+def __getattr__(name: str) -> Any:
+    """What else torch.profiler has: itt, _utils ... are PyTorch's own."""
+    import torch.profiler
+
+    return getattr(torch.profiler, name)

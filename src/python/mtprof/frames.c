@@ -4,8 +4,9 @@
  * A frame's key packs its code object and instruction into one word. When a session first sees a key it asks
  * for its text; from then on the code object is held until the session ends, so that its address cannot be
  * reused.
- * Threads: capture runs on any thread, inside a recording call; without the GIL it returns no frames. Calls
- * are followed on all threads that Python knows: those that exist when a recording starts, and new ones
+ * Threads: capture runs on any thread, inside a recording call, with or without the GIL: PyTorch's ops run
+ * without it. The frames of a thread that is inside such a call do not change, and hold their code. Calls are
+ * followed on all threads that Python knows: those that exist when a recording starts, and new ones
  * through threading.setprofile. Each thread records its own calls, from its first event on.
  */
 #include "python/mtprof/python_frames.h"
@@ -97,7 +98,7 @@ static uint32_t capture(void *user, uint64_t *frames, uint32_t room)
 {
     (void)user;
     PyThreadState *thread = PyGILState_GetThisThreadState();
-    if (thread == NULL || !PyGILState_Check())
+    if (thread == NULL || !mtpn_walk_is_safe())
         return 0;
     uint32_t n = 0;
     int at;
@@ -110,12 +111,21 @@ static uint32_t capture(void *user, uint64_t *frames, uint32_t room)
     return n;
 }
 
+#if PY_VERSION_HEX < 0x030d0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+
 static void describe(void *user, uint64_t frame, char *out, size_t room)
 {
     (void)user;
+    if (Py_IsFinalizing() && !PyGILState_Check()) { /* a thread that asks for the GIL would never return */
+        snprintf(out, room, "?:0:?");
+        return;
+    }
     PyCodeObject *code = (PyCodeObject *)(uintptr_t)(frame >> INSTRUCTION_BITS << 4);
     int at = (int)(frame & ((1u << INSTRUCTION_BITS) - 1));
     PyObject *type, *value, *trace;
+    PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_Fetch(&type, &value, &trace);
     if (kept != NULL)
         PyList_Append(kept, (PyObject *)code);
@@ -126,6 +136,7 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
     put_bytes(&t, ":", 1);
     put_str(&t, code->co_name);
     PyErr_Restore(type, value, trace);
+    PyGILState_Release(gil);
 }
 
 /* ------------------------------------------------------------------------------------- functions as events */

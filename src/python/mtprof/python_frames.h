@@ -19,6 +19,11 @@ typedef struct mtpn_walk {
     struct _PyInterpreterFrame *frame;
 } mtpn_walk;
 
+static inline bool mtpn_walk_is_safe(void)
+{
+    return true; /* with or without the GIL: nothing is allocated or counted */
+}
+
 static inline mtpn_walk mtpn_walk_begin(PyThreadState *thread)
 {
 #if PY_VERSION_HEX >= 0x030d0000
@@ -67,6 +72,11 @@ static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
 typedef struct mtpn_walk {
     PyFrameObject *frame; /* owned */
 } mtpn_walk;
+
+static inline bool mtpn_walk_is_safe(void)
+{
+    return PyGILState_Check();
+}
 
 static inline mtpn_walk mtpn_walk_begin(PyThreadState *thread)
 {
