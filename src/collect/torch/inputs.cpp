@@ -65,7 +65,7 @@ static void read_tensor(mtp__torch_inputs *to, mtp_input *in, mtp_identity *iden
     if (t->layout() != c10::kStrided)
         return; /* sparse tensors have no strides and more than one storage */
     in->strides = t->strides().data();
-    identity->tensor = ++to->number;
+    identity->tensor = ++to->tensors;
     if (t->has_storage() && t->unsafe_storage().nbytes() > 0)
         identity->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
 }

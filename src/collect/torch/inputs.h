@@ -14,7 +14,7 @@ struct mtp__torch_inputs {
     mtp_identity identity[MTP__TORCH_INPUTS + MTP__TORCH_ITEMS]; /* of inputs, then items */
     int64_t number[MTP__TORCH_INPUTS][MTP__TORCH_NUMBERS];
     uint32_t count, items;
-    uint64_t number; /* of the last tensor that was read: see mtp__torch_inputs_read */
+    uint64_t tensors; /* of the last tensor that was read: see mtp__torch_inputs_read */
     mtp_device device; /* of the first tensor on an accelerator; else the CPU */
 };
 

@@ -64,7 +64,7 @@ __attribute__((noinline, cold)) thread_state *make_state(const at::RecordFunctio
     }
     mine = state;
     if (state != nullptr)
-        state->inputs.number = (call.threadId() & 0x3ff) << 37; /* numbers are below 2^48; ours of Python have bit 47 */
+        state->inputs.tensors = (call.threadId() & 0x3ff) << 37; /* numbers are below 2^48; ours of Python have bit 47 */
     if (call.threadId() < THREADS_MOST)
         thread_ids[call.threadId()].store((uint32_t)syscall(SYS_gettid), std::memory_order_relaxed);
     return state;
