@@ -15,7 +15,7 @@
     print(session.trace().averages().table(sort_by="self_cpu_time_total"))
     session.trace().chrome("run.json.gz", "run")
 
-mindtorch_v2.profiler has torch.profiler's API on top of this.
+mtprof.profiler has torch.profiler's API on top of this, for any framework.
 """
 try:
     from . import _native  # noqa: F401
@@ -52,3 +52,11 @@ from ._native import (
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 __version__ = version()
+
+
+def __getattr__(name):
+    if name == "profiler":  # imported on first use: recording needs none of it
+        import importlib
+
+        return importlib.import_module("mtprof.profiler")
+    raise AttributeError(f"module 'mtprof' has no attribute {name!r}")

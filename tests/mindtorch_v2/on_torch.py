@@ -9,20 +9,30 @@ import pathlib
 import sys
 import types
 
-import mindtorch_v2.profiler.memory
+import mtprof.profiler.framework
+import mtprof.profiler.memory
 
-_FOLDER = pathlib.Path(mindtorch_v2.profiler.memory.__file__).parent
+_FOLDER = pathlib.Path(mtprof.profiler.memory.__file__).parent
 
 
-def _bound(name, profiler):
-    """mindtorch_v2/profiler/NAME.py, with torch wherever it imports mindtorch_v2."""
+class _PyTorch(mtprof.profiler.framework.Framework):
+    """PyTorch, as these modules see it."""
+
+    def __init__(self):
+        """Is not known to the profiler: it has only PyTorch's own trees."""
+
+    @property
+    def package(self):
+        return importlib.import_module("torch")
+
+    def graph_metadata(self):
+        return importlib.import_module("torch.fx.traceback")._FX_METADATA_REGISTRY
+
+
+def _bound(name, instead):
+    """mtprof/profiler/NAME.py, importing from `instead` what that has."""
     def imported(wanted, globals=None, locals=None, fromlist=(), level=0):
-        if wanted == "mindtorch_v2.profiler":
-            return profiler
-        own = wanted.rpartition(".")[2]
-        if wanted.startswith("mindtorch_v2.profiler.") and hasattr(profiler, own):
-            return getattr(profiler, own)
-        return builtins.__import__(wanted.replace("mindtorch_v2", "torch", 1), globals, locals, fromlist, level)
+        return instead.get(wanted) or builtins.__import__(wanted, globals, locals, fromlist, level)
 
     path = _FOLDER / f"{name}.py"
     module = types.ModuleType(f"ours_on_torch{name}")
@@ -30,12 +40,19 @@ def _bound(name, profiler):
     module.__builtins__ = {**vars(builtins), "__import__": imported}
     sys.modules[module.__name__] = module  # dataclasses look their module up
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), vars(module))
-    setattr(profiler, name, module)
     return module
 
 
 def load():
     """(_utils, _pattern_matcher, _memory_profiler)"""
-    profiler = types.SimpleNamespace(DeviceType=importlib.import_module("torch.profiler").DeviceType,
-                                     memory=mindtorch_v2.profiler.memory)
-    return tuple(_bound(name, profiler) for name in ("_utils", "_pattern_matcher", "_memory_profiler"))
+    native, framework = importlib.import_module("torch._C._profiler"), _PyTorch()
+    instead = {
+        "mtprof.profiler.common": types.SimpleNamespace(DeviceType=importlib.import_module("torch.profiler").DeviceType,
+                                                        RecordScope=native.RecordScope),
+        "mtprof.profiler.framework": types.SimpleNamespace(Framework=type(framework), of=lambda thing: framework,
+                                                           known=lambda: (framework,)),
+        "mtprof.profiler.tree": native,
+    }
+    instead["mtprof.profiler._utils"] = utils = _bound("_utils", instead)
+    instead["mtprof.profiler"] = types.SimpleNamespace(_utils=utils, memory=mtprof.profiler.memory)
+    return utils, _bound("_pattern_matcher", instead), _bound("_memory_profiler", instead)

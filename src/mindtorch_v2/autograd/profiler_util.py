@@ -1,11 +1,11 @@
-"""torch.autograd.profiler_util: only the names; the implementation is in mindtorch_v2.profiler.event and .events."""
+"""torch.autograd.profiler_util: only the names; the implementation is in mtprof.profiler.event and .events."""
 
-from mindtorch_v2.profiler.common import (
+from mtprof.profiler.common import (
     format_memory as _format_memory,
     format_time as _format_time,
     format_time_share as _format_time_share,
 )
-from mindtorch_v2.profiler.event import (
+from mtprof.profiler.event import (
     MEMORY_EVENT_NAME,
     OUT_OF_MEMORY_EVENT_NAME,
     EventMetadata,
@@ -20,8 +20,8 @@ from mindtorch_v2.profiler.event import (
     _filter_stack_entry,
     _rewrite_name,
 )
-from mindtorch_v2.profiler.events import EventList
-from mindtorch_v2.profiler.table import build_table as _build_table
+from mtprof.profiler.events import EventList
+from mtprof.profiler.table import build_table as _build_table
 
 __all__ = [
     "EventList",

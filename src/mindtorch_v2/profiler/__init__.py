@@ -10,27 +10,30 @@
     prof.export_chrome_trace("trace.json.gz")
 """
 
+import importlib
 import os
 from typing import Any
 
 from mtprof import dispatch_op_enter, dispatch_op_exit, is_profiler_enabled, record_function
 
-from mindtorch_v2.profiler.common import (
+from mtprof.profiler.common import (
     DeviceType,
     KinetoStepTracker,
     ProfilerActivity,
     RecordScope,
     _ExperimentalConfig,
     kineto_available,
-    supported_activities,
 )
+
 from mindtorch_v2.profiler import itt
+from mindtorch_v2._framework import FRAMEWORK
 from mindtorch_v2.profiler.profiler import (
     ExecutionTraceObserver,
     ProfilerAction,
     _KinetoProfile,
     profile,
     schedule,
+    supported_activities,
     tensorboard_trace_handler,
 )
 
@@ -56,6 +59,13 @@ def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) ->
 
 
 if os.environ.get("KINETO_USE_DAEMON", ""):
-    from mindtorch_v2.optim.optimizer import register_optimizer_step_post_hook
+    _ = FRAMEWORK.register_optimizer_step_post_hook(_optimizer_post_hook)
 
-    _ = register_optimizer_step_post_hook(_optimizer_post_hook)
+_MODULES = ("_children", "_memory_profiler", "_pattern_matcher", "_utils", "common", "event", "events", "execution_trace", "memory", "private",
+            "results", "table", "trace", "tree")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"mindtorch_v2.profiler.{name}")
+    raise AttributeError(f"module 'mindtorch_v2.profiler' has no attribute {name!r}")

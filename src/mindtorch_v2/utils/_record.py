@@ -6,6 +6,8 @@ If the extension lacks a feature, it costs nothing: scope() is then a shared nul
 import contextlib
 import sys
 
+import mtprof
+
 from mindtorch_v2 import _C
 
 _begin = getattr(_C, "scope_begin", None)
@@ -30,22 +32,27 @@ def scope(name):
     return _Scope(name) if _begin is not None else _nothing
 
 
+mtprof.hide_file(scope.__code__.co_filename)
+
+
 # The current recording, for workers in other processes; the profiler is imported only when needed.
-_PROFILER = "mindtorch_v2.autograd.profiler"
+_PROFILER = "mtprof.profiler.session"
 
 
 def recording():
     """The state to send to a worker with each task; None: nothing is recorded."""
-    profiler = sys.modules.get(_PROFILER)
-    return profiler._forks.ready() if profiler is not None else None
+    session = sys.modules.get(_PROFILER)
+    return session.worker_state() if session is not None else None
 
 
 def join(state):
     """In the worker: records as the sending process does."""
     if state is not None or _PROFILER in sys.modules:
-        from mindtorch_v2.autograd.profiler import _forks
+        from mtprof.profiler.session import join_worker
 
-        _forks.join(state)
+        from mindtorch_v2._framework import FRAMEWORK
+
+        join_worker(state, FRAMEWORK)
 
 
 _PARAMETER, _OPTIMIZER_STATE = 0, 1  # mtp_memory_category

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define INSTRUCTION_BITS 20
-#define HIDDEN_FILES 8
+#define HIDDEN_FILES 32
 
 static const void *taker; /* the session that owns this state, or NULL */
 static pid_t taker_pid;
@@ -544,31 +544,37 @@ static PyObject *hide_file(PyObject *self, PyObject *name)
     Py_RETURN_NONE;
 }
 
+/* code: a code object, or None for no calls. */
+static PyObject *set_call(PyCodeObject **call, PyObject *code, const char *wrong)
+{
+    if (code != Py_None && !PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "%s", wrong);
+    Py_XSETREF(*call, code != Py_None ? (PyCodeObject *)Py_NewRef(code) : NULL);
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_module_call(PyObject *self, PyObject *code)
 {
     (void)self;
-    if (!PyCode_Check(code))
-        return PyErr_Format(PyExc_TypeError, "set_module_call() takes the code object of nn.Module.__call__");
-    Py_XSETREF(module_call, (PyCodeObject *)Py_NewRef(code));
-    Py_RETURN_NONE;
+    return set_call(&module_call, code,
+                    "set_module_call() takes the code object of nn.Module.__call__, or None");
 }
 
 static PyObject *set_optimizer_call(PyObject *self, PyObject *code)
 {
     (void)self;
-    if (!PyCode_Check(code))
-        return PyErr_Format(PyExc_TypeError,
-                            "set_optimizer_call() takes the code object of a method that every step calls");
-    Py_XSETREF(optimizer_call, (PyCodeObject *)Py_NewRef(code));
-    Py_RETURN_NONE;
+    return set_call(&optimizer_call, code,
+                    "set_optimizer_call() takes the code object of a method that every step calls, or None");
 }
 
 static PyMethodDef functions[] = {
     {"set_optimizer_call", set_optimizer_call, METH_O,
-     PyDoc_STR("Calls of this code object report the tensors of the optimizer, their first argument.")},
+     PyDoc_STR(
+         "Calls of this code object report the tensors of the optimizer, their first argument; None: no "
+         "calls.")},
     {"hide_file", hide_file, METH_O, PyDoc_STR("Omit the frames of this file (co_filename) from stacks.")},
     {"set_module_call", set_module_call, METH_O,
-     PyDoc_STR("Show calls of this code object as nn.Module: CLASS_n.")},
+     PyDoc_STR("Show calls of this code object as nn.Module: CLASS_n; None: no calls.")},
     {NULL, NULL, 0, NULL},
 };
 
