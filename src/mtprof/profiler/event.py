@@ -441,6 +441,8 @@ def _json_list(text: str) -> list[Any]:
 
 def _value(text: str) -> Any:
     """A non-tensor argument, from its text in a trace."""
+    if text in ("inf", "-inf", "nan"):
+        return float(text)
     try:
         return ast.literal_eval(text) if text else None
     except (SyntaxError, ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import mtprof
 from mtprof.profiler.framework import Framework
 from mtprof.pytorch import collector
 
@@ -26,6 +27,7 @@ class _PyTorch(Framework):
         super().__init__()
         self._attached: collector.Attached | None = None
         self._was_enabled = False
+        self._fast: Any = None
 
     @property
     def package(self) -> ModuleType:
@@ -55,11 +57,15 @@ class _PyTorch(Framework):
         shapes = bool(options.get("record_shapes") or options.get("with_flops"))
         self._was_enabled = torch.autograd.profiler._is_profiler_enabled
         torch.autograd.profiler._set_is_profiler_enabled(True)  # what PyTorch records only for profilers
+        # PyTorch's own does nothing without torch.profiler; its libraries look the class up at each use.
+        self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
         self._attached = collector.attach(shapes, bool(options.get("profile_memory")))
 
     def detach(self) -> None:
         attached, self._attached = self._attached, None
         torch.autograd.profiler._set_is_profiler_enabled(self._was_enabled)
+        if self._fast is not None:
+            torch._C._profiler._RecordFunctionFast, self._fast = self._fast, None
         if attached is not None:
             attached.detach()
 

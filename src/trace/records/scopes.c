@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/grow.h"
 #include "record/format.h"
+#include "trace/facts.h"
 #include "trace/records/reader.h"
 
 static bool push_open(mtp__reader *r, uint32_t span)
@@ -86,6 +87,28 @@ static uint32_t begin_detail(mtp__reader *r, const uint64_t *w, uint32_t words, 
     return made;
 }
 
+/* The engine's scope around a node is known to be that node's when the node begins: like torch, which gives it
+ * the node's sequence number and thread afterwards. Python functions (hooks) may lie in between. */
+static void number_engine_scope(mtp__reader *r, uint32_t node)
+{
+    mtp__span_memory *c = &r->t->builder->spans;
+    uint32_t at = r->open_count, span = MTP__NONE;
+    do
+        span = at > 0 ? r->open[--at].span : MTP__NONE;
+    while (span != MTP__NONE && COLUMN(c, CATEGORY, uint8_t)[span] == MTP__CATEGORY_PYTHON_FUNCTION);
+    if (span == MTP__NONE || COLUMN(c, CATEGORY, uint8_t)[span] != MTP__CATEGORY_CPU_OP ||
+        !MTP__BEGINS_WITH(mtp__trace_get_text(r->t, COLUMN(c, NAME, uint32_t)[span]), MTP__ENGINE_PREFIX))
+        return;
+    mtp__detail d = r->t->details[COLUMN(c, DETAIL, uint32_t)[span]];
+    if (d.sequence >= 0)
+        return;
+    d.sequence = r->t->details[node].sequence;
+    d.forward_thread = r->t->details[node].forward_thread;
+    uint32_t made = mtp__trace_add_detail(r->t, &d); /* not changed in place: others may share it */
+    if (made != 0)
+        COLUMN(c, DETAIL, uint32_t)[span] = made;
+}
+
 /* "ProfilerStep#" and its number: made here, so that a million steps need one name in the recording. */
 static uint32_t step_name(mtp__reader *r, uint32_t name, uint64_t number)
 {
@@ -110,6 +133,8 @@ void mtp__read_begin(mtp__reader *r, const uint64_t *w, uint32_t words, uint64_t
         flags = MTP__SPAN_STEP;
     } else if (kind == MTP_SCOPE_BACKWARD) {
         flags = MTP__SPAN_BACKWARD;
+        if (detail != 0 && detail != MTP__NONE && r->t->details[detail].sequence >= 0)
+            number_engine_scope(r, detail);
     } else if (kind == MTP_SCOPE_MODULE) {
         flags = MTP__SPAN_MODULE;
     }

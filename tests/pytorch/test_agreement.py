@@ -1,0 +1,106 @@
+"""mtprof.pytorch and torch.profiler record the same programs, and say the same."""
+import json
+from collections import Counter
+
+import pytest
+import torch
+
+import mtprof.pytorch as ours
+from compare import differences, record, shown, silence
+from programs import PROGRAMS
+
+# torch.profiler records the thread that starts it, and those of the autograd engine: threads of the program are missing there, and
+# so is what OpenMP's threads do.
+MORE_THREADS = {"threads", "attention"}
+SCRIPT = 2  # torch's RecordScope of a scripted function; ours are ops
+
+
+def both(name, *extra, **options):
+    found = []
+    for profiler in (torch.profiler, ours):
+        threads = shown(record(profiler, name, **options), *extra)
+        found.append([[(*row[:2], 0 if row[2] == SCRIPT else row[2], *row[3:]) for row in rows] for rows in threads])
+    theirs, mine = found
+    if name in MORE_THREADS:
+        assert len(mine) >= len(theirs)
+        mine = mine[:len(theirs)]
+    return theirs, mine
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_events_nest_in_the_same_way(name):
+    assert differences(*both(name)) == []
+
+
+def without_texts(rows):
+    """We show arguments that are strings, torch.profiler does not."""
+    return [[(*row[:-1], [None if isinstance(value, str) else value for value in row[-1]]) for row in thread] for thread in rows]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_shapes_and_arguments(name):
+    theirs, mine = both(name, "input_shapes", "concrete_inputs", record_shapes=True)
+    assert differences(without_texts(theirs), without_texts(mine)) == []
+
+
+def rows_of(prof, **grouping):
+    return [(row.key, row.count, str(row.input_shapes) if grouping else "") for row in prof.key_averages(**grouping)]
+
+
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - MORE_THREADS))
+def test_the_same_averages_in_the_same_order(name):
+    theirs, mine = (record(profiler, name, record_shapes=True) for profiler in (torch.profiler, ours))
+    assert rows_of(mine) == rows_of(theirs)
+    assert rows_of(mine, group_by_input_shape=True) == rows_of(theirs, group_by_input_shape=True)
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "convolutions", "recurrent", "derivatives", "optimizers"])
+def test_the_same_memory(name):
+    def by_op(prof):
+        return [(row.key, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in prof.key_averages() if row.key != "[memory]"]
+
+    theirs, mine = (record(profiler, name, profile_memory=True) for profiler in (torch.profiler, ours))
+    assert by_op(mine) == by_op(theirs)
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "convolutions"])
+def test_the_same_flops(name):
+    def by_op(prof):
+        return [(row.key, row.flops) for row in prof.key_averages() if row.flops]
+
+    theirs, mine = (record(profiler, name, with_flops=True) for profiler in (torch.profiler, ours))
+    assert by_op(mine) == by_op(theirs) != []
+
+
+def exported(prof, path):
+    with silence():
+        prof.export_chrome_trace(str(path))
+    with open(path, encoding="utf-8") as file:
+        return [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+
+
+def test_the_same_modules_and_functions(tmp_path):
+    theirs, mine = (exported(record(profiler, "mlp_training", with_stack=True, with_modules=True), tmp_path / "trace.json")
+                    for profiler in (torch.profiler, ours))
+
+    def modules(events):
+        return Counter(event["name"] for event in events if event["name"].startswith("nn.Module"))
+
+    def functions(events):  # without the line, which torch.profiler takes from another place in functions that are running already
+        names = (event["name"] for event in events if event["cat"] == "python_function" and ".py(" in event["name"])
+        return {name.partition("(")[0] + name.partition("):")[2] for name in names if "profiler" not in name}
+
+    assert modules(mine) == modules(theirs) != Counter()
+    missing = functions(theirs) - functions(mine)
+    assert not missing, sorted(missing)[:5]
+
+
+def test_the_same_arrows_from_forward_to_backward(tmp_path):
+    def arrows(profiler):
+        with silence():
+            record(profiler, "mlp_training").export_chrome_trace(str(tmp_path / "trace.json"))
+        with open(tmp_path / "trace.json", encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        return sum(event["ph"] == "s" and event["cat"] == "fwdbwd" for event in events)
+
+    assert arrows(ours) == arrows(torch.profiler) > 0
