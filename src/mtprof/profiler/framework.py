@@ -166,6 +166,10 @@ class Framework:
         except RuntimeError:
             return None
 
+    def metadata(self) -> dict[str, Any]:
+        """What a trace says of the process at its top level (distributedInfo): members of JSON."""
+        return {}
+
     def graph_metadata(self) -> dict[str, dict]:
         """Metadata of files that the framework compiled, by name: {"node_metadata": {number: {"name", "stack_trace"}}}."""
         return {}

@@ -198,7 +198,8 @@ class _KinetoProfile:
         for flag in ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops"):
             if getattr(self, flag):
                 self.add_metadata_json(flag, "1")
-        for key, value in {**self._late_metadata, **self.preset_metadata}.items():
+        about = {key: json.dumps(value) for key, value in self._framework.metadata().items()}
+        for key, value in {**about, **self._late_metadata, **self.preset_metadata}.items():
             self.add_metadata_json(key, value)
         self._late_metadata.clear()
 

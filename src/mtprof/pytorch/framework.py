@@ -72,6 +72,15 @@ class _PyTorch(Framework):
     def register_optimizer_step_post_hook(self, hook: Callable[[Any, tuple, dict[str, Any]], None]) -> Any:
         return torch.optim.optimizer.register_optimizer_step_post_hook(hook)
 
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"pytorch_version": torch.__version__}
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            found["distributedInfo"] = {
+                "backend": torch.distributed.get_backend(), "rank": torch.distributed.get_rank(),
+                "world_size": torch.distributed.get_world_size(), "pg_count": torch.distributed.get_pg_count(),
+                "pg_config": torch.distributed.distributed_c10d._get_all_pg_configs()}
+        return found
+
     def graph_metadata(self) -> dict[str, dict]:
         from torch.fx.traceback import _FX_METADATA_REGISTRY
 
