@@ -11,11 +11,9 @@
 """
 
 import importlib
-import os
 from typing import Any
 
 from mtprof import dispatch_op_enter, dispatch_op_exit, is_profiler_enabled, record_function
-
 from mtprof.profiler.common import (
     DeviceType,
     KinetoStepTracker,
@@ -24,9 +22,10 @@ from mtprof.profiler.common import (
     _ExperimentalConfig,
     kineto_available,
 )
+from mtprof.profiler.framework import _optimizer_post_hook, count_optimizer_steps  # noqa: F401
 
+from mindtorch_v2._framework import FRAMEWORK as _FRAMEWORK
 from mindtorch_v2.profiler import itt
-from mindtorch_v2._framework import FRAMEWORK
 from mindtorch_v2.profiler.profiler import (
     ExecutionTraceObserver,
     ProfilerAction,
@@ -53,13 +52,7 @@ __all__ = [
 ]
 
 
-def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Counts optimizer steps as steps of the process, for a daemon that counts iterations."""
-    KinetoStepTracker.increment_step("Optimizer")
-
-
-if os.environ.get("KINETO_USE_DAEMON", ""):
-    _ = FRAMEWORK.register_optimizer_step_post_hook(_optimizer_post_hook)
+count_optimizer_steps(_FRAMEWORK)
 
 _MODULES = ("_children", "_memory_profiler", "_pattern_matcher", "_utils", "common", "event", "events", "execution_trace", "memory", "private",
             "results", "table", "trace", "tree")

@@ -15,6 +15,7 @@ import mtprof
 from mtprof._native import write_file
 
 from mtprof.profiler import session as prof
+from mtprof.profiler.framework import GENERIC, Framework
 
 
 class _ITraceObserver(ABC):
@@ -36,6 +37,8 @@ class ExecutionTraceObserver(_ITraceObserver):
     Passed to a profile, it shares the profile's recording; otherwise it records by itself.
     """
 
+    _framework: Framework = GENERIC
+
     def __init__(self) -> None:
         self._registered = False
         self._execution_trace_running = False
@@ -51,8 +54,8 @@ class ExecutionTraceObserver(_ITraceObserver):
         if getattr(self, "_registered", False):
             self.unregister_callback()
 
-    @staticmethod
-    def build_execution_trace_obs_from_env() -> ExecutionTraceObserver | None:
+    @classmethod
+    def build_execution_trace_obs_from_env(cls) -> ExecutionTraceObserver | None:
         """An observer that writes to a temporary file if ENABLE_PYTORCH_EXECUTION_TRACE is 1, else None."""
         if os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE", "0") != "1":
             return None
@@ -62,7 +65,7 @@ class ExecutionTraceObserver(_ITraceObserver):
         except Exception as e:
             warnings.warn(f"Execution trace will not be recorded. Exception on creating default temporary file: {e}", stacklevel=2)
             return None
-        made = ExecutionTraceObserver().register_callback(name)
+        made = cls().register_callback(name)
         made.set_extra_resource_collection(os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE_EXTRAS", "0") == "1")
         return made
 
@@ -102,9 +105,7 @@ class ExecutionTraceObserver(_ITraceObserver):
             return
         current = prof.profile._current() if prof.profile._current is not None else None
         if current is None:
-            self._own = mtprof.Session(activities=mtprof.CPU | mtprof.NPU, record_shapes=True)
-            self._own.prepare()
-            self._own.start()
+            self._own = prof.start_alone(self._framework, {"activities": mtprof.CPU | mtprof.NPU, "record_shapes": True})
         part = self._own if current is None else current
         if part not in self._parts:
             self._parts.append(part)
@@ -113,7 +114,7 @@ class ExecutionTraceObserver(_ITraceObserver):
     def stop(self) -> None:
         """Stops capturing."""
         if self._own is not None and self._pid == os.getpid():
-            self._own.stop()
+            prof.stop_alone(self._own)
         self._own = None
         self._execution_trace_running = False
 

@@ -29,7 +29,7 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 import mtprof
-from mtprof.profiler.common import ProfilerActivity
+from mtprof.profiler.common import KinetoStepTracker, ProfilerActivity
 
 
 class Device(NamedTuple):
@@ -173,6 +173,17 @@ class Framework:
     def graph_metadata(self) -> dict[str, dict]:
         """Metadata of files that the framework compiled, by name: {"node_metadata": {number: {"name", "stack_trace"}}}."""
         return {}
+
+
+def _optimizer_post_hook(optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Counts optimizer steps as steps of the process, for a daemon that counts iterations."""
+    KinetoStepTracker.increment_step("Optimizer")
+
+
+def count_optimizer_steps(framework: Framework) -> None:
+    """A binding calls it once, when it is imported: under a daemon (KINETO_USE_DAEMON) optimizer steps are counted."""
+    if os.environ.get("KINETO_USE_DAEMON", ""):
+        framework.register_optimizer_step_post_hook(_optimizer_post_hook)
 
 
 GENERIC = Framework()

@@ -10,6 +10,7 @@ file, and so do the workers of a DataLoader, whenever they were started (see _Fo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -59,6 +60,29 @@ class _Collectors:
 _collectors = _Collectors()
 
 
+def start_alone(framework: Framework | None, options: dict[str, Any], **more: Any) -> mtprof.Session:
+    """A session without a profile, which records. framework: whose collectors are to be attached; None: they already are, in
+    a forked child. stop_alone() ends it."""
+    session = mtprof.Session(**{**options, **more})
+    session.prepare()
+    try:
+        if framework is not None:
+            _collectors.attach(framework, options)
+        session.start()
+    except BaseException:
+        with contextlib.suppress(RuntimeError):  # it was never started
+            stop_alone(session)
+        raise
+    return session
+
+
+def stop_alone(session: mtprof.Session) -> None:
+    try:
+        session.stop()
+    finally:
+        _collectors.detach()
+
+
 # --------------------------------------------------------------------------------------------------- forks
 
 
@@ -100,12 +124,8 @@ class _Forks:
             spool = os.path.join(folder, f"{os.getpid()}.mtp")
             if os.path.exists(spool):  # from an earlier cycle
                 spool = os.path.join(folder, f"{os.getpid()}-{number}.mtp")
-            session = mtprof.Session(**{"buffer_bytes": _CHILD_BYTES, **options, "spool": spool.replace("%", "%%")})
-            session.prepare()
-            if framework is not None:
-                _collectors.attach(framework, options)
-            session.start()
-            self.mine = session
+            self.mine = start_alone(framework, options, buffer_bytes=options.get("buffer_bytes", _CHILD_BYTES),
+                                    spool=spool.replace("%", "%%"))
         except Exception as error:
             warnings.warn(f"this worker process is not recorded: {error}")
 
@@ -121,9 +141,8 @@ class _Forks:
     def give_way(self) -> None:
         """Ends the child's recording: a profile started in the child takes over."""
         if self.mine is not None:
-            self.mine.stop()
+            stop_alone(self.mine)
             self.mine = None
-            _collectors.detach()
 
 
 _CHILD_BYTES = 64 << 20
