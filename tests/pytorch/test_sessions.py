@@ -1,0 +1,205 @@
+"""mtprof.pytorch in use: schedules, threads, processes, beside torch.profiler, and after errors."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import mtprof.pytorch as profiler
+from compare import silence
+
+
+def names(prof):
+    return [event.name for event in prof.events()]
+
+
+def test_a_script_of_torch_profiler_with_one_line_changed(tmp_path):
+    model, optimizer_of = torch.nn.Linear(4, 2), torch.optim.SGD
+    optimizer = optimizer_of(model.parameters(), lr=0.1)
+    steps = []
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], record_shapes=True, profile_memory=True, with_stack=True,
+                          schedule=profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
+                          on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path))) as prof:
+        for _ in range(4):
+            with profiler.record_function("step"):
+                model(torch.ones(3, 4)).sum().backward()
+                optimizer.step()
+            prof.step()
+            steps.append(prof.step_num)
+    files = os.listdir(tmp_path)
+    assert len(files) == 1 and files[0].endswith(".pt.trace.json")
+    with open(tmp_path / files[0], encoding="utf-8") as file:
+        shown = {event["name"] for event in json.load(file)["traceEvents"]}
+    assert {"ProfilerStep#2", "ProfilerStep#3", "step", "aten::addmm", "AddmmBackward0", "Optimizer.step#SGD.step"} <= shown
+    assert "ProfilerStep#1" not in shown
+
+
+def test_pytorchs_enums_and_schedules_are_understood(tmp_path):
+    ready = []
+    with profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                          schedule=torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=1),
+                          on_trace_ready=lambda prof: ready.append(names(prof))) as prof:
+        for _ in range(4):
+            torch.ones(2).exp()
+            prof.step()
+    assert len(ready) == 1 and ready[0].count("aten::exp") == 1
+
+
+def test_an_unknown_activity_is_refused_and_a_gpu_is_said_to_be_missing():
+    with pytest.raises((ValueError, AssertionError, TypeError, RuntimeError)):
+        profiler.profile(activities=["no such thing"])
+    assert profiler.supported_activities() == {profiler.ProfilerActivity.CPU}
+
+
+def test_nothing_is_left_behind():
+    fast = torch._C._profiler._RecordFunctionFast
+    with profiler.profile() as prof:
+        torch.ones(2)
+        assert torch.autograd.profiler._is_profiler_enabled
+    before = len(names(prof))
+    torch.ones(2)
+    assert len(names(prof)) == before > 0
+    assert not torch.autograd.profiler._is_profiler_enabled and torch._C._profiler._RecordFunctionFast is fast
+
+
+def test_after_an_exception_the_next_profile_works():
+    with pytest.raises(ZeroDivisionError):
+        with profiler.profile():
+            torch.ones(2)
+            1 // 0
+    with profiler.profile() as prof:
+        torch.ones(2).tanh()
+    assert "aten::tanh" in names(prof)
+
+
+def test_an_exception_inside_an_op_ends_its_event():
+    with profiler.profile() as prof:
+        with pytest.raises(RuntimeError):
+            torch.ones(2) @ torch.ones(3)
+        torch.ones(2).cos()
+    events = {event.name: event for event in prof.events()}
+    assert events["aten::cos"].cpu_parent is None
+
+
+def test_torch_profiler_runs_at_the_same_time():
+    with silence(), profiler.profile(profile_memory=True) as mine:
+        with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+            torch.ones(64).sin()
+        torch.ones(64).cos()
+    assert {"aten::sin", "aten::cos"} <= set(names(mine))
+    assert "aten::sin" in names(theirs) and "aten::cos" not in names(theirs)
+    rows = {row.key: row for row in mine.key_averages()}
+    assert rows["aten::sin"].cpu_memory_usage == 256 and rows["aten::cos"].cpu_memory_usage == 256
+    assert {row.key: row for row in theirs.key_averages()}["aten::sin"].cpu_memory_usage == 256
+
+
+def test_torch_profiler_around_ours():
+    with silence(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        with profiler.profile() as mine:
+            torch.ones(64).sin()
+    assert "aten::sin" in names(theirs) and "aten::sin" in names(mine)
+
+
+def test_all_threads_are_recorded_also_with_memory_and_stacks():
+    def work():
+        for _ in range(50):
+            (torch.ones(8, requires_grad=True) * 2).sum().backward()
+
+    with profiler.profile(profile_memory=True, with_stack=True, record_shapes=True) as prof:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    muls = [event for event in prof.events() if event.name == "aten::mul" and "Backward" not in event.cpu_parent.name]
+    assert len(muls) == 200 and len({event.thread for event in muls}) == 4
+    assert all(any("work" in frame for frame in event.stack) for event in muls)
+    assert all(event.cpu_memory_usage == 32 for event in muls)
+
+
+def test_a_thousand_deep_and_a_million_wide():
+    """More open calls than are remembered, and more names than the cache holds."""
+    def nest(depth):
+        with torch.profiler.record_function(f"level {depth}"):
+            if depth:
+                nest(depth - 1)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20000)
+    try:
+        with profiler.profile() as prof:
+            nest(700)
+            for i in range(2000):
+                with torch.profiler.record_function(f"name {i}"):
+                    pass
+    finally:
+        sys.setrecursionlimit(limit)
+    found = [event for event in prof.events() if event.name.startswith(("level", "name"))]
+    assert len(found) == 701 + 2000 and len({event.name for event in found}) == 2701
+    level0 = next(event for event in found if event.name == "level 0")
+    depth = 0
+    while level0.cpu_parent is not None:
+        level0, depth = level0.cpu_parent, depth + 1
+    assert depth == 700
+
+
+def test_scopes_that_overlap_keep_their_own_times():
+    with profiler.profile() as prof:
+        a, b = torch.profiler.record_function("first"), torch.profiler.record_function("second")
+        a.__enter__()
+        b.__enter__()
+        torch.ones(2)
+        a.__exit__(None, None, None)
+        torch.ones(3).exp()
+        b.__exit__(None, None, None)
+        torch.ones(2).sinh()
+    found = {event.name: event.time_range for event in prof.events()}
+    assert found["first"].end < found["aten::exp"].start and found["second"].end > found["aten::exp"].end
+    assert found["second"].end < found["aten::sinh"].start
+
+
+def test_workers_of_a_data_loader_leave_their_traces(tmp_path):
+    loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=2)
+    with profiler.profile() as prof:
+        for batch, in loader:
+            batch.sum()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    workers = [name for name in os.listdir(tmp_path) if name.startswith("worker_")]
+    assert len(workers) == 2
+
+
+def run(code, tmp_path, **environment):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                          timeout=300)
+
+
+def test_a_profile_into_a_spool_survives_a_kill(tmp_path):
+    done = run("""
+        import os, signal, torch
+        import mtprof.pytorch as profiler
+        with profiler.profile(spool="run.mtp"):
+            torch.ones(2).atan()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """, tmp_path)
+    assert done.returncode == -9
+    import mtprof
+    assert "aten::atan" in {event.name for event in mtprof.Trace.open(str(tmp_path / "run.mtp")).events()}
+
+
+def test_mindtorch_and_pytorch_take_turns():
+    mindtorch = pytest.importorskip("mindtorch_v2")
+    with profiler.profile(with_modules=True) as mine:
+        torch.nn.Linear(2, 2)(torch.ones(1, 2))
+    with mindtorch.profiler.profile(with_modules=True) as other:
+        mindtorch.nn.Linear(2, 2)(mindtorch.ones(1, 2))
+    with profiler.profile() as both:
+        mindtorch.ones(2).exp()
+        torch.ones(2).exp()
+    assert "aten::addmm" in names(mine) and "aten::addmm" in names(other)
+    assert names(both).count("aten::exp") == 2
