@@ -315,7 +315,7 @@ typedef struct mtp_identity {
     uint64_t tensor;   /* a number never used for another tensor in this process, below 2^48; 0: unknown */
     uint64_t storage;  /* address of its memory, below 2^56, as passed to mtp_memory_event() */
     mtp_device device; /* where that memory is */
-    uint32_t reserved; /* 0 */
+    uint32_t dtype;    /* with MTP_OP_PACKED: mtp_dtype; else 0 */
 } mtp_identity;
 
 /* One argument of an op. Everything is copied: nothing needs to outlive the call. */
@@ -349,16 +349,110 @@ typedef struct mtp_op {
     const mtp_input *inputs;  /* borrowed; read by begin with MTP_WITH_SHAPES */
     const mtp_input *outputs; /* borrowed; read by end with MTP_WITH_SHAPES */
     uint32_t input_count, output_count;
-    const char *args; /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
-    mtp_token token;  /* private: set by begin, used by end */
-    uint32_t flags;   /* MTP_OP_IDENTIFIED, or 0 */
+    const char *args;        /* borrowed: free text shown with the event, or NULL; see MTP_ARGS_MEMBERS */
+    mtp_token token;         /* private: set by begin, used by end */
+    uint32_t flags;          /* MTP_OP_IDENTIFIED, MTP_OP_PACKED, both, or 0 */
+    uint32_t identity_count; /* with both: of the tensors among the inputs, in order, those of lists singly */
+    const mtp_identity *identities; /* borrowed */
 } mtp_op;
 #define MTP_OP_IDENTIFIED 1u /* input tensors have identities */
+#define MTP_OP_PACKED 2u     /* inputs points to the words of an mtp_pack, input_count is their number */
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \
-            0                                                                                                \
+            0, 0, NULL                                                                                       \
     }
+
+/* Inputs packed by the caller, instead of an array of mtp_input: saves half of what shapes cost, for dispatchers
+ * whose arguments have a form of their own. Start with count = 0 and pack the arguments in order; what does not
+ * fit is shown as "...". Then:
+ *
+ *     op.inputs = MTP_PACKED(&pack); op.input_count = pack.count; op.flags = MTP_OP_PACKED;
+ */
+#define MTP_PACK_ROOM 256u
+typedef struct mtp_pack {
+    uint32_t count; /* words in use */
+    bool cut;       /* something did not fit */
+    uint64_t word[MTP_PACK_ROOM];
+} mtp_pack;
+#define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack)->word)
+
+/* Room for an argument and its `more` words; NULL: none is left. */
+MTP__INLINE uint64_t *mtp__pack_take(mtp_pack *pack, uint64_t head, uint64_t more)
+{
+    if (MTP__UNLIKELY(pack->cut || more >= MTP_PACK_ROOM - 1 - pack->count)) {
+        if (!pack->cut)
+            pack->word[pack->count++] = (head & 0xffffu) | 2u << 16;
+        pack->cut = true;
+        return NULL;
+    }
+    uint64_t *at = pack->word + pack->count;
+    *at = head;
+    pack->count += 1 + (uint32_t)more;
+    return at + 1;
+}
+
+MTP__INLINE void mtp_pack_none(mtp_pack *pack)
+{
+    (void)mtp__pack_take(pack, MTP_INPUT_NONE, 0);
+}
+
+/* strides: rank of them, or NULL for contiguous */
+MTP__INLINE void mtp_pack_tensor(mtp_pack *pack, mtp_dtype dtype, uint32_t rank, const int64_t *dims,
+                                 const int64_t *strides)
+{
+    bool strided = strides != NULL && rank > 0;
+    uint64_t *at = mtp__pack_take(
+        pack, MTP_INPUT_TENSOR | (uint64_t)dtype << 8 | (uint64_t)strided << 16 | (uint64_t)rank << 32,
+        (uint64_t)rank << strided);
+    for (uint32_t i = 0; at != NULL && i < rank; i++)
+        at[i] = (uint64_t)dims[i];
+    for (uint32_t i = 0; at != NULL && strided && i < rank; i++)
+        at[rank + i] = (uint64_t)strides[i];
+}
+
+/* A list of `count` tensors, which are packed next. */
+MTP__INLINE void mtp_pack_list(mtp_pack *pack, uint32_t count)
+{
+    (void)mtp__pack_take(pack, MTP_INPUT_TENSOR_LIST | (uint64_t)count << 32, 0);
+}
+
+MTP__INLINE void mtp_pack_int(mtp_pack *pack, int64_t value)
+{
+    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_INT, 1);
+    if (at != NULL)
+        *at = (uint64_t)value;
+}
+
+MTP__INLINE void mtp_pack_bool(mtp_pack *pack, bool value)
+{
+    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_BOOL, 1);
+    if (at != NULL)
+        *at = value;
+}
+
+MTP__INLINE void mtp_pack_float(mtp_pack *pack, double value)
+{
+    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_FLOAT, 1);
+    if (at != NULL)
+        __builtin_memcpy(at, &value, sizeof value);
+}
+
+/* A list of numbers, to be written to the result, unless that is NULL. dtype: see MTP_INPUT_INT_LIST. */
+MTP__INLINE uint64_t *mtp_pack_numbers(mtp_pack *pack, mtp_dtype dtype, uint32_t count)
+{
+    return mtp__pack_take(pack, MTP_INPUT_INT_LIST | (uint64_t)dtype << 8 | (uint64_t)count << 32, count);
+}
+
+MTP__INLINE void mtp_pack_text(mtp_pack *pack, const char *text, uint32_t length)
+{
+    uint32_t words = (length + 7) / 8;
+    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_TEXT | (uint64_t)length << 32, words);
+    if (at == NULL || words == 0)
+        return;
+    at[words - 1] = 0;
+    __builtin_memcpy(at, text, length);
+}
 
 /* args starting with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must
  * be valid JSON, without the braces. */

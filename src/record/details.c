@@ -309,36 +309,48 @@ static size_t put_all(uint64_t *words, const mtp_input *inputs, uint32_t count)
     return o.at;
 }
 
-static uint32_t shape_in(mtp__recorder *r, mtp__tables *set, mtp__thread *t, const mtp_input *inputs,
-                         uint32_t count)
+static uint32_t shape_in(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache,
+                         const uint64_t *word, size_t words)
 {
-    struct mtp__thread_cache *cache = cache_of(set, t);
-    if (cache == NULL)
-        return 0;
-    size_t words = put_all(cache->words, inputs, count);
-    uint64_t hash = mtp__hash_words(cache->words, words);
+    uint64_t hash = mtp__hash_words(word, words);
     shape_slot *slot = &cache->shape[hash % SHAPE_SLOTS];
     if (slot->id != 0 && slot->hash == hash && slot->count == words &&
-        memcmp(slot->word, cache->words, words * sizeof *slot->word) == 0)
+        memcmp(slot->word, word, words * sizeof *slot->word) == 0)
         return slot->id;
-    uint32_t id = add(r, &set->shapes, hash, cache->words, words * sizeof *cache->words);
+    uint32_t id = add(r, &set->shapes, hash, word, words * sizeof *word);
     if (id != 0 && words <= SHAPE_INLINE) {
         slot->hash = hash;
         slot->id = id;
         slot->count = (uint32_t)words;
-        memcpy(slot->word, cache->words, words * sizeof *slot->word);
+        memcpy(slot->word, word, words * sizeof *slot->word);
     }
     return id;
 }
 
-uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count)
+/* inputs: NULL if they are packed: `count` words. */
+static inline __attribute__((always_inline)) uint32_t
+shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, const uint64_t *packed, uint32_t count)
 {
     for (;;) {
         mtp__tables *set = tables_of(r);
-        uint32_t id = shape_in(r, set, t, inputs, count);
+        struct mtp__thread_cache *cache = cache_of(set, t);
+        uint32_t id = cache == NULL ? 0
+                      : inputs == NULL
+                          ? shape_in(r, set, cache, packed, count)
+                          : shape_in(r, set, cache, cache->words, put_all(cache->words, inputs, count));
         if (__builtin_expect(id != 0, 1) || is_lost(r, set))
             return id;
     }
+}
+
+uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count)
+{
+    return shape_id(r, t, inputs, NULL, count);
+}
+
+uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, const uint64_t *words, uint32_t count)
+{
+    return shape_id(r, t, NULL, words, count);
 }
 
 /* ------------------------------------------------------------------------------------------- stacks */

@@ -257,17 +257,20 @@ static void put_tensors(tensors_out *o)
     o->count = 0;
 }
 
-static void put_tensor(tensors_out *o, const mtp_input *in)
+static void put_tensor(tensors_out *o, const mtp_identity *id, uint64_t dtype)
 {
-    static const mtp_identity unknown;
-    const mtp_identity *id = in->value.identity != NULL ? in->value.identity : &unknown;
-    if (in->kind != MTP_INPUT_TENSOR)
-        id = &unknown;
     uint64_t *at = o->words + 2 + 2 * (size_t)o->count++;
     at[0] = (id->tensor & (((uint64_t)1 << 48) - 1)) | (uint64_t)(id->device & 0xffffu) << 48;
-    at[1] = (id->storage & (((uint64_t)1 << 56) - 1)) | (uint64_t)in->dtype << 56;
+    at[1] = (id->storage & (((uint64_t)1 << 56) - 1)) | dtype << 56;
     if (o->count == TENSORS_MAX)
         put_tensors(o);
+}
+
+static void put_input(tensors_out *o, const mtp_input *in)
+{
+    static const mtp_identity unknown;
+    bool is_known = in->kind == MTP_INPUT_TENSOR && in->value.identity != NULL;
+    put_tensor(o, is_known ? in->value.identity : &unknown, in->dtype);
 }
 
 /* Identifies the input tensors, after the record that they belong to; the items of a list are listed singly.
@@ -278,11 +281,20 @@ static __attribute__((noinline)) void identify(mtp__writer *w, uint32_t gate, ui
     tensors_out o = {.w = w, .gate = gate, .signature = signature, .tie = mtp__token_tie(w->token)};
     for (uint32_t i = 0; i < count; i++) {
         if (in[i].kind == MTP_INPUT_TENSOR)
-            put_tensor(&o, &in[i]);
+            put_input(&o, &in[i]);
         for (uint32_t k = 0; in[i].kind == MTP_INPUT_TENSOR_LIST && k < in[i].count; k++)
-            put_tensor(&o, &in[i].value.items[k]);
+            put_input(&o, &in[i].value.items[k]);
     }
     if (o.count > 0 || (signature != 0 && !o.more))
+        put_tensors(&o);
+}
+
+static void identify_packed(mtp__writer *w, uint32_t gate, const mtp_identity *id, uint32_t count)
+{
+    tensors_out o = {.w = w, .gate = gate, .tie = mtp__token_tie(w->token)};
+    for (uint32_t i = 0; i < count; i++)
+        put_tensor(&o, &id[i], id[i].dtype);
+    if (o.count > 0)
         put_tensors(&o);
 }
 
@@ -296,11 +308,14 @@ static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op,
         PUT_WORD(mask, MTP__HAS_SEQUENCE, op->sequence);
     if (op->forward_thread != 0)
         PUT_WORD(mask, MTP__HAS_FORWARD, op->forward_thread);
-    if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0) {
-        uint64_t shape = (gate & MTP_WITH_SHAPES) != 0 && op->input_count > 0
-                             ? mtp__shape_id(r, w->thread, op->inputs, op->input_count)
-                             : 0;
-        uint64_t stack = (gate & MTP_WITH_STACK) != 0 ? mtp__stack_id(r, w->thread, caller) : 0;
+    /* A call of Python needs no stack: the calls around it are events, too. */
+    bool is_call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
+    if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0 && (!is_call || op->input_count > 0)) {
+        uint64_t shape = (gate & MTP_WITH_SHAPES) == 0 || op->input_count == 0 ? 0
+                         : (op->flags & MTP_OP_PACKED) != 0
+                             ? mtp__shape_id_packed(r, w->thread, (const void *)op->inputs, op->input_count)
+                             : mtp__shape_id(r, w->thread, op->inputs, op->input_count);
+        uint64_t stack = (gate & MTP_WITH_STACK) != 0 && !is_call ? mtp__stack_id(r, w->thread, caller) : 0;
         PUT_WORD(mask, MTP__HAS_DETAIL, shape | stack << 32);
     }
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)
@@ -318,11 +333,17 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
                                                             const uint64_t *words, size_t count)
 {
     mtp_token token = put_begin(w, gate, words, count);
-    if (token != 0 && !mtp__token_is_dropped(token) && (op->flags & MTP_OP_IDENTIFIED) != 0)
+    bool is_kept = token != 0 && !mtp__token_is_dropped(token);
+    if (is_kept && (op->flags & MTP_OP_PACKED) != 0)
+        identify_packed(w, gate, op->identities, op->identity_count);
+    else if (is_kept)
         identify(w, gate, 0, op->inputs, op->input_count);
     mtp__writer_leave(w);
     return token;
 }
+
+/* What mtp_op was in 0.1: the members after that are read only with flags that 0.1 did not have. */
+#define OP_SIZE_0_1 offsetof(mtp_op, identity_count)
 
 /* text: its name; NULL: op->name is used. */
 static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
@@ -334,7 +355,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     mtp__writer *w = enter(MTP_CPU, &gate);
     if (w == NULL)
         return;
-    if (op->size < sizeof *op || thread_in(w) == NULL) {
+    if (op->size < OP_SIZE_0_1 || thread_in(w) == NULL) {
         mtp__writer_leave(w);
         return;
     }
@@ -343,7 +364,7 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
-    if (UNLIKELY(op->flags != 0) && (gate & MTP_WITH_SHAPES) != 0) {
+    if (UNLIKELY((op->flags & MTP_OP_IDENTIFIED) != 0) && (gate & MTP_WITH_SHAPES) != 0) {
         op->token = begin_identified(op, w, gate, words, count);
         return;
     }

@@ -3,7 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <string.h>
 
-static uint8_t dtype_of(c10::ScalarType type)
+#define NUMBERS_MOST 30 /* in a list: torch.profiler records no longer ones */
+#define TEXT_MOST 256   /* bytes of a text */
+
+static mtp_dtype dtype_of(c10::ScalarType type)
 {
     switch (type) {
     case c10::kFloat: return MTP_FLOAT32;
@@ -45,88 +48,100 @@ static bool has_sizes(const c10::TensorImpl *t)
     return !t->has_symbolic_sizes_strides() && !t->is_nested();
 }
 
-static void read_tensor(mtp__torch_inputs *to, mtp_input *in, mtp_identity *identity, const c10::TensorImpl *t)
+/* Which tensor it is, and where its memory is. */
+static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10::TensorImpl *t, mtp_dtype dtype)
 {
-    memset(in, 0, sizeof *in);
-    memset(identity, 0, sizeof *identity);
-    if (t == NULL || t == c10::UndefinedTensorImpl::singleton())
+    if (to->identities == MTP__TORCH_TENSORS)
         return;
-    in->kind = MTP_INPUT_TENSOR;
-    in->dtype = dtype_of(c10::typeMetaToScalarType(t->dtype()));
-    identity->device = mtp__torch_device(t->device());
-    in->value.identity = identity;
-    if (identity->device != MTP_DEVICE_CPU && to->device == MTP_DEVICE_CPU)
-        to->device = identity->device;
-    if (!has_sizes(t))
+    mtp_identity *id = &to->identity[to->identities++];
+    *id = mtp_identity();
+    if (t == NULL)
         return;
-    c10::IntArrayRef sizes = t->sizes();
-    in->count = (uint32_t)sizes.size();
-    in->dims = sizes.data();
-    if (t->layout() != c10::kStrided)
-        return; /* sparse tensors have no strides and more than one storage */
-    in->strides = t->strides().data();
-    identity->tensor = ++to->tensors;
-    if (t->has_storage() && t->unsafe_storage().nbytes() > 0)
-        identity->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
+    id->tensor = ++to->tensors;
+    id->device = mtp__torch_device(t->device());
+    id->dtype = dtype;
+    if (t->layout() == c10::kStrided && t->has_storage() && t->unsafe_storage().nbytes() > 0)
+        id->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
 }
 
-static void read_tensors(mtp__torch_inputs *to, mtp_input *in, const c10::List<at::Tensor> &list)
+static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
 {
-    in->kind = MTP_INPUT_TENSOR_LIST;
-    in->value.items = to->item + to->items;
-    for (size_t i = 0; i < list.size() && to->items < MTP__TORCH_ITEMS; i++, in->count++, to->items++) {
-        const at::Tensor tensor = list.get(i);
-        read_tensor(to, &to->item[to->items], &to->identity[MTP__TORCH_INPUTS + to->items],
-                    tensor.unsafeGetTensorImpl());
+    if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
+        mtp_pack_none(&to->pack);
+        return;
     }
+    mtp_dtype dtype = dtype_of(c10::typeMetaToScalarType(t->dtype()));
+    if (__builtin_expect(!t->device().is_cpu(), 0) && to->device == MTP_DEVICE_CPU)
+        to->device = mtp__torch_device(t->device());
+    if (to->with_identities)
+        identify(to, t, dtype);
+    if (__builtin_expect(!has_sizes(t), 0)) {
+        mtp_pack_tensor(&to->pack, dtype, 0, NULL, NULL);
+        return;
+    }
+    c10::IntArrayRef sizes = t->sizes();
+    bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
+    mtp_pack_tensor(&to->pack, dtype, (uint32_t)sizes.size(), sizes.data(), is_strided ? t->strides().data() : NULL);
+}
+
+/* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
+static void read_item(mtp__torch_inputs *to, const c10::TensorImpl *t)
+{
+    if (t != c10::UndefinedTensorImpl::singleton()) {
+        read_tensor(to, t);
+        return;
+    }
+    mtp_pack_tensor(&to->pack, MTP_UNKNOWN, 0, NULL, NULL);
+    if (to->with_identities)
+        identify(to, NULL, MTP_UNKNOWN);
+}
+
+static void read_tensors(mtp__torch_inputs *to, const c10::List<at::Tensor> &list)
+{
+    mtp_pack_list(&to->pack, (uint32_t)list.size());
+    for (size_t i = 0; i < list.size() && !to->pack.cut; i++)
+        read_item(to, at::Tensor(list.get(i)).unsafeGetTensorImpl());
 }
 
 /* A list of numbers of one type; a list of other things, or a longer one, is an input without a value. */
-static void read_list(mtp_input *in, int64_t numbers[MTP__TORCH_NUMBERS], const c10::IValue &value)
+static void read_list(mtp__torch_inputs *to, const c10::IValue &value)
 {
     c10::ArrayRef<c10::IValue> list = value.toListRef();
-    uint32_t n = (uint32_t)(list.size() <= MTP__TORCH_NUMBERS - 2 ? list.size() : 0);
-    if (n != list.size() || (n > 0 && !list[0].isInt() && !list[0].isDouble() && !list[0].isBool()))
+    size_t n = list.size();
+    if (n > NUMBERS_MOST || (n > 0 && !list[0].isInt() && !list[0].isDouble() && !list[0].isBool())) {
+        mtp_pack_none(&to->pack);
         return;
-    in->kind = MTP_INPUT_INT_LIST;
-    in->dtype = n == 0 || list[0].isInt() ? MTP_UNKNOWN : list[0].isBool() ? MTP_BOOL : MTP_FLOAT64;
-    in->dims = numbers;
-    for (in->count = 0; in->count < n; in->count++) {
-        const c10::IValue &item = list[in->count];
-        double real = item.isDouble() ? item.toDouble() : 0;
-        if (item.isDouble())
-            memcpy(&numbers[in->count], &real, sizeof real);
+    }
+    mtp_dtype dtype = n == 0 || list[0].isInt() ? MTP_UNKNOWN : list[0].isBool() ? MTP_BOOL : MTP_FLOAT64;
+    uint64_t *at = mtp_pack_numbers(&to->pack, dtype, (uint32_t)n);
+    for (size_t i = 0; at != NULL && i < n; i++) {
+        double real = list[i].isDouble() ? list[i].toDouble() : 0;
+        if (list[i].isDouble())
+            memcpy(&at[i], &real, sizeof real);
         else
-            numbers[in->count] = item.isInt() ? item.toInt() : item.isBool() && item.toBool();
+            at[i] = (uint64_t)(list[i].isInt() ? list[i].toInt() : list[i].isBool() && list[i].toBool());
     }
 }
 
-static void read_value(mtp__torch_inputs *to, uint32_t at, const c10::IValue &value)
+static inline void read_value(mtp__torch_inputs *to, const c10::IValue &value)
 {
-    mtp_input *in = &to->input[at];
     if (value.isTensor()) {
-        read_tensor(to, in, &to->identity[at], value.unsafeToTensorImpl());
-        return;
-    }
-    memset(in, 0, sizeof *in);
-    if (value.isInt()) {
-        in->kind = MTP_INPUT_INT;
-        in->value.i = value.toInt();
+        read_tensor(to, value.unsafeToTensorImpl());
+    } else if (value.isInt()) {
+        mtp_pack_int(&to->pack, value.toInt());
     } else if (value.isBool()) {
-        in->kind = MTP_INPUT_BOOL;
-        in->value.i = value.toBool();
+        mtp_pack_bool(&to->pack, value.toBool());
     } else if (value.isDouble()) {
-        in->kind = MTP_INPUT_FLOAT;
-        in->value.f = value.toDouble();
+        mtp_pack_float(&to->pack, value.toDouble());
     } else if (value.isTensorList()) {
-        read_tensors(to, in, value.toTensorList());
+        read_tensors(to, value.toTensorList());
     } else if (value.isList()) {
-        read_list(in, to->number[at], value);
+        read_list(to, value);
     } else if (value.isString()) {
         const std::string &text = value.toStringRef();
-        in->kind = MTP_INPUT_TEXT;
-        in->count = (uint32_t)(text.size() < 256 ? text.size() : 256);
-        in->value.text = text.data();
+        mtp_pack_text(&to->pack, text.data(), (uint32_t)(text.size() < TEXT_MOST ? text.size() : TEXT_MOST));
+    } else {
+        mtp_pack_none(&to->pack);
     }
 }
 
@@ -145,11 +160,12 @@ std::string mtp__torch_quoted(const std::string &text)
     return out + "\"";
 }
 
-void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values)
+void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values, bool with_identities)
 {
-    to->items = 0;
+    to->pack.count = to->identities = 0;
+    to->pack.cut = false;
+    to->with_identities = with_identities;
     to->device = MTP_DEVICE_CPU;
-    to->count = (uint32_t)(values.size() < MTP__TORCH_INPUTS ? values.size() : MTP__TORCH_INPUTS);
-    for (uint32_t i = 0; i < to->count; i++)
-        read_value(to, i, values[i]);
+    for (const c10::IValue &value : values)
+        read_value(to, value);
 }

@@ -118,12 +118,15 @@ __attribute__((noinline)) void begin_with_inputs(thread_state *state, const at::
                                                  const char *name, mtp_op *op)
 {
     mtp__torch_inputs *in = &state->inputs;
-    mtp__torch_inputs_read(in, call.inputs());
-    op->inputs = in->input;
-    op->input_count = in->count;
-    op->device = in->device;
     /* Which tensor an input is matters to the memory profile only, and takes a record of its own. */
-    op->flags = mtp_recording() & MTP_WITH_MEMORY ? MTP_OP_IDENTIFIED : 0;
+    bool with_identities = (mtp_recording() & MTP_WITH_MEMORY) != 0;
+    mtp__torch_inputs_read(in, call.inputs(), with_identities);
+    op->inputs = MTP_PACKED(&in->pack);
+    op->input_count = in->pack.count;
+    op->device = in->device;
+    op->flags = MTP_OP_PACKED | (with_identities ? MTP_OP_IDENTIFIED : 0);
+    op->identities = in->identity;
+    op->identity_count = in->identities;
     bool user = op->kind == MTP_SCOPE_USER;
     std::string keywords;
     if (!user && strncmp(name, "aten::", 6) != 0 && op->kind == MTP_SCOPE_OP) {

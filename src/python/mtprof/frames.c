@@ -26,7 +26,7 @@ static PyCodeObject *module_call;    /* owned, or NULL: nn.Module.__call__ */
 static PyCodeObject *optimizer_call; /* owned, or NULL: a method that every optimizer step calls */
 static PyObject *module_names;       /* dict of this session: module -> name id */
 static PyObject *module_counts;      /* dict of this session: class name -> count */
-static PyObject *function_names;     /* dict of this session: code or method -> name id */
+static PyObject *function_names;     /* dict of this session: address of code or method -> name id */
 static PyObject *prefixes;   /* list of str: prefixes to strip from file names; the first match wins */
 static PyObject *optimizers; /* dict of this session: address of an optimizer -> itself */
 static bool following, with_functions; /* with_functions: not only modules */
@@ -151,7 +151,7 @@ typedef struct open_calls { /* of this thread */
     uint32_t count, room;
     uint64_t serial; /* of the recording in which they are open */
 } open_calls;
-static _Thread_local open_calls calls;
+static _Thread_local open_calls calls __attribute__((tls_model("initial-exec")));
 static pthread_key_t calls_key; /* frees calls.call when its thread ends */
 static bool has_calls_key;
 
@@ -218,6 +218,19 @@ static uint32_t known(PyObject *names, PyObject *key)
     return id != NULL ? (uint32_t)PyLong_AsUnsignedLong(id) : 0;
 }
 
+/* Names by address, before the dicts. Code objects are kept while the session lasts, so that no other gets the address. */
+#define RECENT 1024
+static struct recent_name {
+    const void *of; /* NULL: none */
+    uint32_t id;
+} recent[RECENT];
+
+static struct recent_name *recent_of(const void *object)
+{
+    uintptr_t at = (uintptr_t)object;
+    return &recent[(at >> 4 ^ at >> 14) % RECENT];
+}
+
 static uint32_t keep_id(PyObject *names, PyObject *key, const char *name)
 {
     uint32_t id = mtp_name(name);
@@ -232,17 +245,26 @@ static uint32_t keep_id(PyObject *names, PyObject *key, const char *name)
 /* "file(12): function", as Kineto writes it. */
 static uint32_t function_name(PyCodeObject *code)
 {
-    uint32_t id = known(function_names, (PyObject *)code);
-    if (LIKELY(id != 0))
-        return id;
-    char name[512];
-    text t = {name, sizeof name};
-    put_file(&t, code->co_filename);
-    put_bytes(&t, "(", 1);
-    put_number(&t, code->co_firstlineno);
-    put_bytes(&t, "): ", 3);
-    put_str(&t, code->co_name);
-    return keep_id(function_names, (PyObject *)code, name);
+    struct recent_name *last = recent_of(code);
+    if (LIKELY(last->of == code))
+        return last->id;
+    PyObject *key = PyLong_FromVoidPtr(code);
+    uint32_t id = key != NULL ? known(function_names, key) : 0;
+    if (id == 0 && key != NULL) {
+        char name[512];
+        text t = {name, sizeof name};
+        put_file(&t, code->co_filename);
+        put_bytes(&t, "(", 1);
+        put_number(&t, code->co_firstlineno);
+        put_bytes(&t, "): ", 3);
+        put_str(&t, code->co_name);
+        if (PyList_Append(kept, (PyObject *)code) == 0)
+            id = keep_id(function_names, key, name);
+    }
+    Py_XDECREF(key);
+    PyErr_Clear();
+    *last = (struct recent_name){id != 0 ? code : NULL, id};
+    return id;
 }
 
 static void open_function(PyCodeObject *code, uintptr_t of, owner who)
@@ -282,11 +304,14 @@ static uint32_t builtin_name(PyObject *callable)
     if (!PyCFunction_Check(callable))
         return 0;
     PyCFunctionObject *f = (PyCFunctionObject *)callable;
-    if (f->m_self != NULL && strncmp(Py_TYPE(f->m_self)->tp_name, "mtprof.", 7) == 0)
-        return 0; /* calls within the profiler are not recorded */
+    struct recent_name *last = recent_of(f->m_ml); /* a static table, which lives as long as its module */
+    if (LIKELY(last->of == f->m_ml))
+        return last->id;
+    /* calls within the profiler are not recorded */
+    bool is_ours = f->m_self != NULL && strncmp(Py_TYPE(f->m_self)->tp_name, "mtprof.", 7) == 0;
     PyObject *key = PyLong_FromVoidPtr(f->m_ml);
-    uint32_t id = key != NULL ? known(function_names, key) : 0;
-    if (id == 0 && key != NULL) {
+    uint32_t id = key != NULL && !is_ours ? known(function_names, key) : 0;
+    if (id == 0 && key != NULL && !is_ours) {
         char name[256];
         if (f->m_self == NULL || PyModule_Check(f->m_self))
             snprintf(name, sizeof name, "<built-in function %s>", f->m_ml->ml_name);
@@ -297,6 +322,7 @@ static uint32_t builtin_name(PyObject *callable)
     }
     Py_XDECREF(key);
     PyErr_Clear();
+    *last = (struct recent_name){f->m_ml, id};
     return id;
 }
 
@@ -469,6 +495,7 @@ static void end(void)
     Py_CLEAR(module_names);
     Py_CLEAR(module_counts);
     Py_CLEAR(function_names);
+    memset(recent, 0, sizeof recent);
     Py_CLEAR(prefixes);
     Py_CLEAR(optimizers);
 }
