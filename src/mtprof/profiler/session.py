@@ -430,12 +430,13 @@ class profile:
         try:
             if self.with_stack or self.with_modules:
                 self._framework.name_modules()
-            _collectors.attach(self._framework, self._session_options())
+            options = self._session_options()
+            _collectors.attach(self._framework, options)
             self._session.start()
             self._recorded = True
             if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
                 self._session.toggle(False, activity_bits(self.kineto_activities))
-            _forks.follow(self._children_folder, self._session_options())
+            _forks.follow(self._children_folder, options)
             _watch_collections(self.experimental_config.record_python_gc_info)
             _set_is_profiler_enabled(True)
         except BaseException:
