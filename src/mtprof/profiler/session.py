@@ -42,7 +42,8 @@ def _set_is_profiler_enabled(enable: bool) -> None:
 
 
 class _Collectors:
-    """The framework whose collectors are attached in this process: at most one, since there is one session."""
+    """The framework whose collectors are attached in this process: at most one, since there is one session. A detach() that is
+    interrupted leaves it to the next; one that fails does not."""
 
     framework: Framework | None = None
 
@@ -52,9 +53,13 @@ class _Collectors:
         framework.attach(options)
 
     def detach(self) -> None:
-        framework, self.framework = self.framework, None
-        if framework is not None:
-            framework.detach()
+        if self.framework is not None:
+            try:
+                self.framework.detach()
+            except Exception:
+                self.framework = None
+                raise
+            self.framework = None
 
 
 _collectors = _Collectors()
@@ -379,8 +384,10 @@ class profile:
         try:
             if held:
                 _collectors.detach()
-        finally:
+        except Exception:
             self._prepared = False
+            raise
+        self._prepared = False
 
     def _disown(self) -> None:
         """In a forked child: leaves the recording to the parent."""
