@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,18 @@ class _Borrowed(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *self._names()} - {"_home", "_listed"})
+
+
+def rest_of(home: ModuleType, name: str) -> Callable[[str], Any]:
+    """The __getattr__ of module `name`, which has all names of `home`, and some of its own."""
+
+    def look_up(wanted: str) -> Any:
+        try:
+            return getattr(home, wanted)
+        except AttributeError:
+            raise AttributeError(f"module {name!r} has no attribute {wanted!r}") from None
+
+    return look_up
 
 
 _PRIVATE = "mindtorch_v2.profiler.private"

@@ -3,6 +3,7 @@ import enum
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -58,11 +59,27 @@ def test_every_module_can_be_imported_first():
         run_alone(f"import mtprof.profiler.{name}" if name != "__init__" else "import mtprof.profiler")
 
 
+def test_no_file_of_it_names_a_framework_in_an_import():
+    check = os.path.join(HERE, "..", "..", "tools", "check_layers")
+    for arguments in ([], ["--self-test"]):
+        ran = subprocess.run([sys.executable, check, *arguments], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout
+
+
+def test_the_example_of_the_page_works():
+    with open(os.path.join(HERE, "..", "..", "docs", "python.md"), encoding="utf-8") as page:
+        (code,) = re.findall(r"^```python\n(.*?)^```$", page.read().partition("## Binding a framework")[2], re.M | re.S)
+    said = run_alone(code)
+    assert "nn.Module: Module_0" in said and "mine::double" in said
+
+
 def test_unknown_attributes_are_refused():
     with pytest.raises(AttributeError, match="module 'mtprof' has no attribute 'nonsense'"):
         mtprof.nonsense
-    with pytest.raises(AttributeError, match="module 'mindtorch_v2.profiler' has no attribute 'nonsense'"):
-        mindtorch_v2.profiler.nonsense
+    profiler = mindtorch_v2.profiler
+    for module in (profiler, profiler.profiler, profiler.private, profiler._pattern_matcher, mindtorch_v2.autograd.profiler):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nonsense'"):
+            module.nonsense
 
 
 def test_modules_of_mindtorch_are_those_of_mtprof():
@@ -192,10 +209,29 @@ def test_tools_of_the_event_tree_need_no_tensors(capsys):
     assert _memory_profiler.MemoryProfileTimeline(prof._memory_profile())._coalesce_timeline("tpu:0") == ([], [])
     _pattern_matcher.report_all_anti_patterns(prof, should_benchmark=True)
     assert "TorchTidy Report" in capsys.readouterr().out
-    assert _pattern_matcher.NamePattern(prof, "tiny::scale", should_benchmark=True).matched_events()
+
+    class Slow(_pattern_matcher.NamePattern):
+        def benchmark(self, events):
+            return {_pattern_matcher.input_shapes(event): 0.5 for event in events}
+
+    pattern = Slow(prof, "tiny::scale", should_benchmark=True)
+    assert "(2.0X)" in pattern.summary(pattern.matched_events()), "one's own benchmark needs no torch"
+    copies = _pattern_matcher.ExtraCUDACopyPattern(prof)
+    assert "1 events matched." in copies.summary(pattern.matched_events()[:1])
     assert _utils.BasicEvaluation(prof.profiler).rank_events(3) == []
     fields = prof.profiler.kineto_results.experimental_event_tree()
     assert all(_memory_profiler.of(event) is tiny.FRAMEWORK for event in fields)
+
+
+def test_reports_of_built_in_patterns_are_not_measured_without_torchs_names(capsys, monkeypatch):
+    from mtprof.profiler import _pattern_matcher
+
+    with tiny.profile(record_shapes=True, with_stack=True) as prof:
+        tiny.add(1, 2)
+    found = prof.profiler.kineto_results.experimental_event_tree()
+    monkeypatch.setattr(_pattern_matcher.ExtraCUDACopyPattern, "matched_events", lambda self: found)
+    _pattern_matcher.report_all_anti_patterns(prof, should_benchmark=True)
+    assert "Extra CUDA Copy Pattern: " in capsys.readouterr().out
 
 
 def test_devices_and_dtypes_of_a_framework_without_classes_for_them():
@@ -301,6 +337,9 @@ def test_tensors_of_a_tree_belong_to_its_framework():
             x + x
         framework = type(prof)._framework
         assert devices(prof) == {(type(framework.device("cpu")), type(framework.dtype("float32")), framework.strided)}
+    tree = mtprof.profiler.tree._Tree(prof.profiler.trace, tiny.FRAMEWORK)
+    assert str(tree.device(1, 2)) == "tpu:2" and tree.device(1, -1) == ("tpu", 0) and tree.device(0, -1) == ("cpu", None)
+    assert [tree.dtype(n, "") for n in (0, 3, 99)] == [None, "float16", None] and tree.dtype(0, "c10::BFloat16") == "bfloat16"
 
 
 # ------------------------------------------------------------------------------------------------------- processes
@@ -404,6 +443,21 @@ def test_an_observer_made_from_the_environment_is_of_its_class(monkeypatch):
     os.unlink(path)
 
 
+def test_a_child_of_an_observer_that_records_alone_attaches_anew(tmp_path):
+    observer = tiny.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
+    observer.start()
+    tiny.log.clear()
+    child = os.fork()
+    if child == 0:
+        with tiny.profile() as mine:
+            tiny.add(1, 2)
+        good = tiny.log == ["warm up", "detach", ("attach", False, os.getpid()), "detach"] and names(mine) == ["tiny::add"]
+        os._exit(0 if good else 1)
+    status = os.waitpid(child, 0)[1]
+    observer.unregister_callback()
+    assert status == 0 and tiny.log == ["detach"]
+
+
 # -------------------------------------------------------------------------------------------- another library's enums
 
 
@@ -480,3 +534,52 @@ from mtprof.profiler.framework import count_optimizer_steps
 tiny._Tiny.register_optimizer_step_post_hook = None
 count_optimizer_steps(tiny.FRAMEWORK)
 """, KINETO_USE_DAEMON="")
+
+
+def test_calls_are_code_objects_or_none():
+    for set_call in (mtprof.set_module_call, mtprof.set_optimizer_call):
+        for wrong in (3, tiny.Module.__call__, "code"):
+            with pytest.raises(TypeError, match="takes the code object"):
+                set_call(wrong)
+        set_call(tiny.Module.__call__.__code__)
+        set_call(None)
+
+
+def test_driving_by_hand_uses_the_framework(monkeypatch):
+    """torch._C._autograd._enable_profiler(): of each binding its own."""
+    from mtprof.profiler import private
+
+    prepare, enable = private.functions_of(tiny.Session)
+    config = private.ProfilerConfig(private.ProfilerState.KINETO, True, False, False, False, False)
+    prepare(config, {ProfilerActivity.CPU})
+    enable(config, {ProfilerActivity.CPU})
+    tiny.add(1, 2)
+    result = private._disable_profiler()
+    assert result._framework is tiny.FRAMEWORK and [e.name() for e in result.events()] == ["tiny::add"]
+    native = mindtorch_v2._C._autograd
+    native._enable_profiler(config, {ProfilerActivity.CPU})
+    mindtorch_v2.ones(2)
+    assert native._disable_profiler()._framework.package is mindtorch_v2
+
+
+def test_mindtorch_loads_its_matrix_library_before_it_records():
+    code = """
+import mindtorch_v2
+from mindtorch_v2._framework import FRAMEWORK
+assert "_matrix_library" not in vars(FRAMEWORK)
+with mindtorch_v2.profiler.profile():
+    assert vars(FRAMEWORK)["_matrix_library"]
+"""
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True, timeout=120)
+
+
+def test_calls_of_the_api_itself_are_not_events(tmp_path):
+    observer = tiny.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
+    with tiny.Session(with_stack=True) as prof:
+        observer.start()
+        tiny.add(1, 2)
+        prof.key_averages()
+        observer.stop()
+    functions = [event.name for event in prof.function_events if "(" in event.name]
+    assert functions and not [name for name in functions if "/profiler/" in name]
+    observer.unregister_callback()

@@ -20,6 +20,7 @@ import pytest
 
 import mindtorch_v2 as torch
 import mtprof
+import tiny
 from mindtorch_v2.autograd import profiler as autograd_profiler
 from mindtorch_v2.profiler import profile, record_function, schedule
 
@@ -37,7 +38,7 @@ def interrupt_now():
 
 def interrupted_at(n, action, interrupt=interrupt_now):
     """Runs action() with an interrupt before the n-th opcode of our Python code. Returns None if there are fewer."""
-    ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__))
+    ours = (os.path.dirname(torch.__file__), os.path.dirname(mtprof.__file__), tiny.__file__)
     count = 0
 
     def tracer(frame, event, argument):
@@ -145,6 +146,26 @@ def test_a_profile_whose_exit_was_interrupted_has_ended_also_if_it_is_kept(kind)
         if interrupt is None:
             break
     assert n > 20
+
+
+@pytest.mark.parametrize("kind", [tiny.profile, tiny.Session])
+@pytest.mark.parametrize("of", ["__enter__", "__exit__"])
+def test_an_interrupt_anywhere_leaves_no_collector_attached(kind, of):
+    with kind():
+        pass
+    for n in range(1, 100_000):
+        p = kind(with_stack=True)
+        exit = () if of == "__enter__" else (None, None, None)
+        if exit:
+            p.__enter__()
+        interrupt = interrupted_at(n, lambda: getattr(p, of)(*exit))
+        if interrupt is None:
+            p.__exit__(None, None, None)
+        assert not tiny.collecting, f"before opcode {n}"
+        if interrupt is None:
+            break
+    assert n > 50
+    assert_nothing_is_left()
 
 
 @pytest.mark.parametrize("raised", [Interrupt, TimeoutError])

@@ -22,6 +22,7 @@ from mtprof.profiler.events import EventList
 from mtprof.profiler.nvprof import _KERNELS, _MARKERS, EnforceUnique, load_nvprof, parse_nvprof_trace  # noqa: F401
 from mtprof.profiler.results import _KinetoEvent  # noqa: F401
 
+from mindtorch_v2 import _lazy
 from mindtorch_v2._framework import FRAMEWORK as _FRAMEWORK, supported_activities
 
 __all__ = [
@@ -48,12 +49,15 @@ class profile(_home.profile):
     _framework = _FRAMEWORK
 
 
+_rest = _lazy.rest_of(_home, __name__)
+
+
 def __getattr__(name: str) -> Any:
     if name == "scope":
         from mindtorch_v2.utils._record import scope
 
         return scope
-    return getattr(_home, name)
+    return _rest(name)
 
 
 # ------------------------------------------------------------------------------------------- other tools

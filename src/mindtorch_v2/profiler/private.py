@@ -3,17 +3,14 @@
 mindtorch_v2/__init__.py puts them where torch has them (mindtorch_v2._C._profiler ...); they are imported on first use.
 """
 
-from typing import Any
-
 from mtprof.profiler import private as _home
 from mtprof.profiler.private import *  # noqa: F403
 
+from mindtorch_v2 import _lazy
 from mindtorch_v2._framework import supported_activities
 from mindtorch_v2.autograd.profiler import profile as _profile
 
 _supported_activities = supported_activities
 _prepare_profiler, _enable_profiler = _home.functions_of(_profile)
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(_home, name)
+__getattr__ = _lazy.rest_of(_home, __name__)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mtprof.profiler import profiler as _home
 from mtprof.profiler.common import ProfilerAction, kineto_available  # noqa: F401
 from mtprof.profiler.profiler import ExecutionTraceObserver, schedule, tensorboard_trace_handler
 
 import mindtorch_v2.autograd.profiler as prof
+from mindtorch_v2 import _lazy
 from mindtorch_v2._framework import FRAMEWORK as _FRAMEWORK, supported_activities
 
 __all__ = [
@@ -33,5 +32,4 @@ class profile(_home.profile, _KinetoProfile):
     __doc__ = _home.profile.__doc__
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(_home, name)
+__getattr__ = _lazy.rest_of(_home, __name__)

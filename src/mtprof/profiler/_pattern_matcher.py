@@ -41,7 +41,7 @@ class Pattern:
     def __init__(self, prof: Any, should_benchmark: bool = False) -> None:
         self.prof = prof
         self._torch = of(prof).package
-        self.should_benchmark = should_benchmark and self._torch is not None
+        self.should_benchmark = should_benchmark
         if prof.profiler is None or prof.profiler.kineto_results is None:
             raise AssertionError("profiler and kineto_results must not be None")
         self.event_tree = prof.profiler.kineto_results.experimental_event_tree()
@@ -420,6 +420,7 @@ def report_all_anti_patterns(prof: Any, should_benchmark: bool = False, print_en
     torchtidy_report.json there, as {file: [{line_number, name, url, message}]}."""
     patterns = (ExtraCUDACopyPattern, FP32MatMulPattern, OptimizerSingleTensorPattern, SynchronizedDataLoaderPattern,
                 GradNotSetToNonePattern, Conv2dBiasFollowedByBatchNorm2dPattern, MatMulDimInFP16Pattern)
+    should_benchmark = should_benchmark and of(prof).package is not None  # these use its ops
     messages: dict[str, None] = {}  # each once, in order
     summaries: list[str] = []
     found: dict[str, list[dict[str, Any]]] = {}

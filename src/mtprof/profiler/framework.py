@@ -131,8 +131,8 @@ class Framework:
         a worker process. What it raises is raised by profile.start()."""
 
     def detach(self) -> None:
-        """Called after the recording stopped: undoes attach(), of which an interrupt may have run only a part. Never called
-        twice for one attach(). A forked child that records keeps what its parent had attached, until that child detaches."""
+        """Called after the recording stopped: undoes attach(), of which an interrupt may have run only a part. Called again if
+        it was interrupted itself. A forked child that records keeps what its parent had attached, until it detaches."""
 
     def register_optimizer_step_post_hook(self, hook: Callable[[Any, tuple, dict[str, Any]], None]) -> Any:
         """Calls hook(optimizer, args, kwargs) after each step of any optimizer from now on."""

@@ -42,7 +42,8 @@ def _set_is_profiler_enabled(enable: bool) -> None:
 
 
 class _Collectors:
-    """The framework whose collectors are attached in this process: at most one, since there is one session."""
+    """The framework whose collectors are attached in this process: at most one, since there is one session. A detach() that is
+    interrupted leaves it to the next; one that fails does not."""
 
     framework: Framework | None = None
 
@@ -52,9 +53,13 @@ class _Collectors:
         framework.attach(options)
 
     def detach(self) -> None:
-        framework, self.framework = self.framework, None
-        if framework is not None:
-            framework.detach()
+        if self.framework is not None:
+            try:
+                self.framework.detach()
+            except Exception:
+                self.framework = None
+                raise
+            self.framework = None
 
 
 _collectors = _Collectors()
@@ -379,8 +384,10 @@ class profile:
         try:
             if held:
                 _collectors.detach()
-        finally:
+        except Exception:
             self._prepared = False
+            raise
+        self._prepared = False
 
     def _disown(self) -> None:
         """In a forked child: leaves the recording to the parent."""
@@ -430,12 +437,13 @@ class profile:
         try:
             if self.with_stack or self.with_modules:
                 self._framework.name_modules()
-            _collectors.attach(self._framework, self._session_options())
+            options = self._session_options()
+            _collectors.attach(self._framework, options)
             self._session.start()
             self._recorded = True
             if all(self.activity_filters.get(a) == set() for a in self.kineto_activities):
                 self._session.toggle(False, activity_bits(self.kineto_activities))
-            _forks.follow(self._children_folder, self._session_options())
+            _forks.follow(self._children_folder, options)
             _watch_collections(self.experimental_config.record_python_gc_info)
             _set_is_profiler_enabled(True)
         except BaseException:
