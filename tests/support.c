@@ -144,7 +144,7 @@ static void see_blob(seen *s, unsigned kind, const uint64_t *w, uint32_t words)
 static void see_control(seen *s, const uint64_t *w, uint32_t words)
 {
     unsigned kind = MTP__CONTROL_KIND(w[1]);
-    if (words < 2 || kind == 0 || kind > MTP__CONTROL_TRACE_ID) {
+    if (words < 2 || !mtp__control_is_known(kind)) {
         odd(s, "control record of kind %u in %u words", kind, words);
     } else if (is_blob(kind)) {
         if (words < 4)

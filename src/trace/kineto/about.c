@@ -101,7 +101,7 @@ static size_t read_numbers(mtp__kineto *k, const mtp__json_value *array, mtp__de
 void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row)
 {
     mtp__decimal n[6];
-    mtp__tag tag = {0};
+    mtp__tag tag = {.track = MTP__NONE};
     uint64_t type, category;
     int64_t index;
     if (row->kind != '[' || read_numbers(k, row, n, 6) != 6 || !mtp__decimal_round(&n[0], 3, &tag.ts) ||
