@@ -35,6 +35,7 @@ typedef struct cutter {
     uint32_t *text_of, *shape_of, *stack_of,
         *track_of;      /* owned: ids in `out`; 0 (tracks: MTP__NONE): not copied yet */
     uint8_t *flow_kept; /* owned: per flow */
+    bool several;       /* processes */
 } cutter;
 
 /* ----------------------------------------------------------------------------------------- patterns */
@@ -312,6 +313,13 @@ static uint32_t copy_stack(cutter *c, uint32_t id)
     return c->stack_of[id];
 }
 
+static bool same_process(const mtp_trace *t, uint32_t a, uint32_t b)
+{
+    if (a >= t->track_count || b >= t->track_count)
+        return true; /* unknown: there is only one */
+    return t->tracks[a].pid == t->tracks[b].pid && t->tracks[a].pid_text == t->tracks[b].pid_text;
+}
+
 static uint32_t copy_track(cutter *c, uint32_t id)
 {
     if (id < c->t->track_count && c->track_of[id] == MTP__NONE) {
@@ -407,6 +415,20 @@ static void copy_spans(cutter *c)
         }
 }
 
+/* Of another process that has nothing in the part, a tag says nothing. */
+static void add_tag(cutter *c, const mtp__tag *tag)
+{
+    mtp__tag copy = *tag;
+    for (uint32_t k = 0;
+         k < c->t->track_count && copy.track != MTP__NONE && c->track_of[copy.track] == MTP__NONE; k++)
+        if (c->track_of[k] != MTP__NONE && same_process(c->t, k, copy.track))
+            copy.track = k;
+    if (copy.track != MTP__NONE && c->several && c->track_of[copy.track] == MTP__NONE)
+        return;
+    copy.track = copy.track != MTP__NONE ? c->track_of[copy.track] : MTP__NONE;
+    mtp__trace_add_tag(c->out, &copy);
+}
+
 static void copy_moments(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -430,7 +452,7 @@ static void copy_moments(cutter *c)
     }
     for (uint32_t i = 0; i < t->tag_count; i++)
         if (t->tags[i].bytes == 0 && in_windows(c, t->tags[i].ts))
-            mtp__trace_add_tag(c->out, &t->tags[i]);
+            add_tag(c, &t->tags[i]);
 }
 
 static int by_address(const void *a, const void *b)
@@ -442,14 +464,14 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Drops the blocks (sorted by address) that the event frees. */
-static void drop_freed(mtp__tag *blocks, size_t count, const mtp__memory *e)
+static void drop_freed(const mtp_trace *t, mtp__tag *blocks, size_t count, const mtp__memory *e)
 {
     mtp__tag wanted = {.address = e->address, .device_type = e->device_type};
     mtp__tag *at = bsearch(&wanted, blocks, count, sizeof wanted, by_address);
     while (at != NULL && at > blocks && by_address(at - 1, &wanted) == 0)
         at--;
     for (; at != NULL && at < blocks + count && by_address(at, &wanted) == 0; at++)
-        if (at->device_index == e->device_index && at->ts <= e->ts)
+        if (at->device_index == e->device_index && at->ts <= e->ts && same_process(t, at->track, e->track))
             at->bytes = 0;
 }
 
@@ -473,10 +495,10 @@ static void copy_existing(cutter *c)
         qsort(blocks, count, sizeof *blocks, by_address);
     for (uint32_t i = 0; count > 0 && i < t->memory_count; i++)
         if (t->memory[i].bytes < 0 && t->memory[i].ts < c->windows[0].from)
-            drop_freed(blocks, count, &t->memory[i]);
+            drop_freed(t, blocks, count, &t->memory[i]);
     for (size_t i = 0; i < count; i++)
         if (blocks[i].bytes > 0)
-            mtp__trace_add_tag(c->out, &blocks[i]);
+            add_tag(c, &blocks[i]);
     mtp__free(blocks);
 }
 
@@ -589,6 +611,9 @@ static void copy_head(cutter *c)
     }
     out->base_ns = t->base_ns;
     out->pid = t->pid;
+    out->parent_pid = t->parent_pid;
+    out->command = copy_text(c, t->command);
+    out->zero_ns = t->zero_ns;
     out->format = t->format;
     out->made_window = t->made_window;
     out->without_times = t->without_times;
@@ -624,6 +649,8 @@ static mtp_status prepare(cutter *c)
         c->stack_of == NULL || c->track_of == NULL || c->flow_kept == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a cut of %u spans", t->span_count);
     memset(c->track_of, 0xff, ((size_t)t->track_count + 1) * sizeof *c->track_of);
+    for (uint32_t k = 1; k < t->track_count && !c->several; k++)
+        c->several = !t->tracks[k].on_device && !same_process(t, 0, k);
     mtp_status status = windows_make(c);
     if (status == MTP_OK)
         status = find_threads(c);

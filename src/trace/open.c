@@ -72,7 +72,7 @@ static mtp_status open_several(const char *path, const mtp_open_options *options
     *done = status != MTP_OK;
     if (status == MTP_OK && files.count > 0) {
         bool spool =
-            files.in_folder || mtp__open_input(path, &in) != MTP_OK || in.format == MTP_FORMAT_RECORDING;
+            files.is_spool || mtp__open_input(path, &in) != MTP_OK || in.format == MTP_FORMAT_RECORDING;
         mtp__source_close(in.source);
         *done = spool;
         if (spool)

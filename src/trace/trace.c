@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "base/os.h"
+#include "base/pair_map.h"
 #include "trace/build.h"
 
 #define LIST_FIRST 16u
@@ -672,6 +673,28 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
     while (low > 0 && t->tracks[low].count == 0)
         low--;
     return low;
+}
+
+uint32_t *mtp__trace_homes(const mtp_trace *t, uint32_t *count)
+{
+    mtp__pair_map of = {0};
+    uint32_t *home = mtp__calloc((size_t)t->track_count + 1, sizeof *home);
+    bool is_new;
+    *count = 0;
+    for (uint32_t k = 0; k < t->track_count && home != NULL; k++) {
+        const mtp__track *track = &t->tracks[k];
+        const uint64_t *number = mtp__pair_put(
+            &of, (uint64_t)track->pid, (uint64_t)track->pid_text << 1 | track->on_device, *count, &is_new);
+        if (number == NULL) {
+            mtp__free(home);
+            home = NULL;
+            break;
+        }
+        home[k] = (uint32_t)*number;
+        *count += is_new;
+    }
+    mtp__pair_map_fini(&of);
+    return home;
 }
 
 /* The size before members were appended. */

@@ -313,6 +313,8 @@ static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t 
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
+/* By track, which process it is of: 0 to *count - 1. Owned by the caller; NULL: out of memory. */
+uint32_t *mtp__trace_homes(const mtp_trace *t, uint32_t *count);
 /* The innermost span of the track that is running at `ts`, its end included; MTP__NONE: none. */
 uint32_t mtp__trace_span_at(const mtp_trace *t, uint32_t track, int64_t ts);
 /* Kineto's "External id". Ops and annotations have their own ids; runtime calls and device work have their

@@ -120,12 +120,14 @@ static mtp_status files_of(const char *path, mtp__files *out)
         return MTP_OK;
     bool is = stat(path, &st) == 0;
     if (is && S_ISDIR(st.st_mode)) {
-        out->in_folder = true;
+        out->in_folder = out->is_spool = true;
         mtp_status status = add_folder(out, path, 0);
         return status != MTP_OK || out->count > 0
                    ? status
                    : MTP_FAIL(MTP_E_FORMAT, "this folder has no recordings (.mtp)");
     }
+    const char *slash = strrchr(path, '/');
+    out->is_spool = is_spool_name(slash != NULL ? slash + 1 : path);
     mtp_status status = add(out, path, is ? &st : NULL);
     if (status == MTP_OK)
         status = add_workers(out, path, 0);

@@ -10,6 +10,7 @@ typedef struct mtp__files { /* {0} is empty */
     uint32_t count, room;
     mtp__pair_map seen; /* (device, inode) */
     bool in_folder;     /* the path is a folder: none of them is the main one by name */
+    bool is_spool;      /* by its name, or because it is a folder */
 } mtp__files;
 
 /* None: the path is a single file, or something that cannot be opened, which opening it will say. With
