@@ -42,8 +42,10 @@ typedef struct mtp_open_options {
     bool alone;       /* a spool without the recordings beside it */
     bool count_only;  /* count the events, do not keep them: for mtp_trace_get_info and mtp_trace_recording.
                         10^8 records take a few MB, except device work; model_bytes is then an estimate */
-    uint64_t process; /* only the recording of this pid; 0: all */
+    uint64_t process; /* only the recording of this pid, or MTP_PROCESS_MAIN; 0: all. Not of JSON, which
+                         mtp_trace_cut can reduce to a process */
 } mtp_open_options;
+#define MTP_PROCESS_MAIN UINT64_MAX
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
         sizeof(mtp_open_options), NULL, NULL, 0, false, false, 0                                             \
@@ -268,15 +270,16 @@ typedef struct mtp_cut_options {
      * it. */
     const char *name;
     const char *thread; /* a thread's number, or its name, matched as above; NULL: all */
+    uint64_t process;   /* a pid; 0: all */
 } mtp_cut_options;
 #define MTP_CUT_OPTIONS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL                                        \
+        sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL, 0                                     \
     }
 
 /* A part of a trace as a new trace; times are unchanged. Spans that extend beyond the requested steps or time
  * are cut off there, with their full duration in args ("whole dur"). Device work stays with the span that
- * launched it. MTP_E_ARG: no such step, name or thread, or nothing is left. */
+ * launched it. MTP_E_ARG: no such step, name, thread or process, or nothing is left. */
 MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out);
 
 /* --------------------------------------------------------------------------------------------- check */

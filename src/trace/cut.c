@@ -178,6 +178,8 @@ static void clip(const cutter *c, int64_t *start, int64_t *end)
 static bool is_wanted_thread(const cutter *c, const mtp__track *track)
 {
     const char *thread = c->options->thread;
+    if (c->options->process != 0 && (track->on_device || (uint64_t)track->pid != c->options->process))
+        return false;
     if (thread == NULL)
         return true;
     char number[24];
@@ -198,6 +200,8 @@ static mtp_status find_threads(cutter *c)
         c->on_track[k] = is_wanted_thread(c, track);
         any |= c->on_track[k];
     }
+    if (!any && c->options->process != 0 && c->options->thread == NULL)
+        return MTP_FAIL(MTP_E_ARG, "there is no process %llu", (unsigned long long)c->options->process);
     if (!any && c->options->thread != NULL)
         return MTP_FAIL(MTP_E_ARG, "no thread has the number or the name '%s'", c->options->thread);
     return MTP_OK;
@@ -247,7 +251,7 @@ static uint8_t keep_device(const cutter *c, uint32_t span, bool on_track)
         return WHOLE;
     if (c->named != NULL)
         return c->named[span] && on_track ? own : DROPPED;
-    if (c->options->thread != NULL)
+    if (c->options->thread != NULL || c->options->process != 0)
         return on_track ? own : DROPPED;
     return launcher == MTP__NONE || c->options->by_time ? own : DROPPED;
 }
@@ -610,7 +614,7 @@ static void copy_head(cutter *c)
         mtp__trace_add_meta(out, key.bytes, key.length, json.bytes, json.length);
     }
     out->base_ns = t->base_ns;
-    out->pid = t->pid;
+    out->pid = c->options->process != 0 ? c->options->process : t->pid;
     out->parent_pid = t->parent_pid;
     out->command = copy_text(c, t->command);
     out->zero_ns = t->zero_ns;
@@ -703,15 +707,18 @@ static void cutter_fini(cutter *c)
 
 mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out)
 {
-    static const mtp_cut_options defaults = MTP_CUT_OPTIONS_INIT;
+    const size_t oldest = offsetof(mtp_cut_options, process);
+    mtp_cut_options known = MTP_CUT_OPTIONS_INIT;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     if (trace == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace is NULL");
-    options = options != NULL ? options : &defaults;
-    if (options->size < sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    if (options != NULL && options->size < oldest)
+        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, oldest);
+    if (options != NULL)
+        memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
+    options = &known;
     if (options->by_step && options->first_step > options->last_step)
         return MTP_FAIL(MTP_E_ARG, "the range of steps %lld to %lld is empty", (long long)options->first_step,
                         (long long)options->last_step);

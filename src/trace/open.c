@@ -49,7 +49,7 @@ static mtp_status open_recording(const char *file, const mtp_open_options *optio
     if (status != MTP_OK)
         return status;
     mtp_trace *t = *out;
-    if (options->process != 0 && t->pid != options->process) {
+    if (options->process != 0 && options->process != MTP_PROCESS_MAIN && t->pid != options->process) {
         status = MTP_FAIL(MTP_E_ARG, "this is the recording of process %llu, not of %llu",
                           (unsigned long long)t->pid, (unsigned long long)options->process);
         mtp_trace_destroy(t);

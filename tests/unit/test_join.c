@@ -223,6 +223,20 @@ static void files_that_cannot_be_read_do_not_spoil_the_rest(void **state)
     assert_null(t);
 }
 
+static void a_copy_of_a_recording_is_not_read_twice(void **state)
+{
+    (void)state;
+    const char *spool = a_run();
+    char path[600];
+    snprintf(path, sizeof path, "%s.workers/again.mtp", spool);
+    assert_ok(mtp_recover(spool, path, NULL));
+    mtp_trace *t = open_all(spool);
+    assert_int_equal(t->span_count, 6);
+    assert_contains(recording_of(t, 3).file, "again.mtp");
+    assert_contains(recording_of(t, 3).problem, "copy of");
+    mtp_trace_destroy(t);
+}
+
 static void nothing(void *arg)
 {
     (void)arg;
@@ -752,6 +766,7 @@ int main(void)
         TEST(two_recordings_of_one_pid_are_two_rows),
         TEST(only_recordings_are_listed_and_each_once),
         TEST(files_that_cannot_be_read_do_not_spoil_the_rest),
+        TEST(a_copy_of_a_recording_is_not_read_twice),
         TEST(a_recording_without_events_adds_none),
         TEST(ledgers_add_up_and_the_worst_outcome_is_told),
         TEST(averages_are_over_all_processes),

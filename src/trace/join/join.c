@@ -86,6 +86,29 @@ static bool has_pid(const join *j, uint64_t pid)
     return false;
 }
 
+/* A copy (`mtprof recover` makes one) would count everything twice. */
+static mtp_status find_copies(join *j)
+{
+    mtp__pair_map found = {0};
+    mtp_status status = MTP_OK;
+    for (uint32_t i = 0; i < j->count && status == MTP_OK; i++) {
+        mtp__part *p = &j->part[i];
+        bool is_new;
+        char text[LABEL_ROOM + 64];
+        if (p->problem != 0 || p->line.count == 0)
+            continue;
+        const uint64_t *first = mtp__pair_put(&found, p->pid, p->start.ticks, i, &is_new);
+        if (first != NULL && !is_new) {
+            int n = snprintf(text, sizeof text, "it is a copy of %.*s", LABEL_ROOM, j->part[*first].path);
+            p->problem = mtp__trace_text(j->t, text, (size_t)n);
+        }
+        if (first == NULL || (!is_new && p->problem == 0))
+            status = MTP_FAIL(MTP_E_NOMEM, "%u recordings", j->count);
+    }
+    mtp__pair_map_fini(&found);
+    return status;
+}
+
 /* The main process comes first: the file that was named, or the first process that no other one started. */
 static void put_in_order(join *j, bool named)
 {
@@ -102,9 +125,21 @@ static void put_in_order(join *j, bool named)
     j->part[0] = chosen;
 }
 
+/* The first recording that can be read; j->count: none. */
+static uint32_t first_readable(const join *j)
+{
+    uint32_t i = 0;
+    while (i < j->count && j->part[i].problem != 0)
+        i++;
+    return i;
+}
+
 /* Only the recordings of one process. */
 static mtp_status choose(join *j, uint64_t process)
 {
+    uint32_t first = first_readable(j);
+    if (process == MTP_PROCESS_MAIN && first < j->count)
+        process = j->part[first].pid;
     uint32_t kept = 0;
     char pids[LABEL_ROOM] = "";
     for (uint32_t i = 0; i < j->count && process != 0; i++) {
@@ -140,6 +175,8 @@ static mtp_status glance_at_all(join *j, const mtp__files *files, const mtp_open
         bytes += j->part[i].bytes;
         mtp__budget_fit(bytes);
     }
+    if (status == MTP_OK)
+        status = find_copies(j);
     if (status == MTP_OK) {
         put_in_order(j, !files->in_folder);
         status = choose(j, options->process);
@@ -460,15 +497,6 @@ static void fini(join *j)
     mtp__pair_map_fini(&j->pids);
     mtp__free(j->metadata);
     mtp__free(j->part);
-}
-
-/* The first recording that can be read; j->count: none. */
-static uint32_t first_readable(const join *j)
-{
-    uint32_t i = 0;
-    while (i < j->count && j->part[i].problem != 0)
-        i++;
-    return i;
 }
 
 static mtp_status open_all(join *j, const mtp__files *files, const mtp_open_options *options)
