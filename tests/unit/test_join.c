@@ -1,7 +1,10 @@
 /* Unit: several recordings of one machine are read as one trace, a process per row (src/trace/join). */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include "tests/unit/recordings.h"
+#include "record/checks.h"
 #include "trace/join/join.h"
 
 /* ----------------------------------------------------------------------------------------- who is where */
@@ -50,6 +53,7 @@ static void a_spool_is_read_with_its_workers_a_process_per_row(void **state)
         assert_int_equal(recording_of(t, (size_t)i).pid, pid[i]);
         assert_string_equal(recording_of(t, (size_t)i).problem, "");
         assert_int_equal(recording_of(t, (size_t)i).info.spans, 2);
+        assert_int_equal(recording_of(t, (size_t)i).info.first_ns, t->start[t->parent[span]]);
         assert_int_equal(recording_of(t, (size_t)i).info.outcome, MTP_OUTCOME_STOPPED);
     }
     assert_int_equal(pid[0], getpid());
@@ -274,12 +278,14 @@ static void ledgers_add_up_and_the_worst_outcome_is_told(void **state)
     snprintf(path, sizeof path, "%s.workers/killed.mtp", spool);
     recording_child c = {path, record_and_die, "killed's own"};
     test_child(record_in_child, &c, 20);
+    snprintf(path, sizeof path, "%s.workers/last.mtp", spool);
+    record_there(path, record_scopes, "last's own");
     mtp_trace *t = open_all(spool);
     mtp_trace_info all = MTP_TRACE_INFO_INIT, counted = MTP_TRACE_INFO_INIT;
     assert_ok(mtp_trace_get_info(t, &all));
     assert_int_equal(all.outcome, MTP_OUTCOME_RECOVERED);
     uint64_t emitted = 0, spans = 0, unfinished = 0;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         mtp_recording_info r = recording_of(t, i);
         bool killed = strstr(r.file, "killed.mtp") != NULL;
         assert_int_equal(r.info.outcome, killed ? MTP_OUTCOME_RECOVERED : MTP_OUTCOME_STOPPED);
@@ -439,6 +445,16 @@ static void an_address_in_two_processes_is_two_blocks(void **state)
     assert_int_equal(part->tag_count, 3);
     assert_int_equal(part->process_count, 3);
     mtp_trace_destroy(part);
+    cut.process = recording_of(t, 1).pid;
+    assert_ok(mtp_trace_cut(t, &cut, &part));
+    assert_int_equal(part->tag_count, 1);
+    assert_int_equal(part->process_count, 1);
+    assert_int_equal(part->pid, cut.process);
+    assert_int_equal(part->span_count, 1);
+    mtp_trace_destroy(part);
+    cut.process = 1;
+    assert_int_equal(mtp_trace_cut(t, &cut, &part), MTP_E_ARG);
+    assert_says("there is no process 1");
     mtp_trace_destroy(t);
 }
 
@@ -511,6 +527,40 @@ static void tensors_of_two_processes_have_two_ids(void **state)
     mtp_trace_destroy(t);
 }
 
+static void record_metadata(void *arg)
+{
+    mtp_profile *prof = mtp__profile_active();
+    CHILD_CHECK(mtp_profile_add_metadata(prof, "whose", arg) == MTP_OK);
+    CHILD_CHECK(mtp_profile_add_metadata(prof, arg, "1") == MTP_OK);
+}
+
+static const char *metadata_of(const mtp_trace *t, const char *key)
+{
+    const char *json = NULL;
+    for (uint32_t i = 0; i < t->metadata_count; i++)
+        if (strcmp(mtp__trace_get_text(t, t->metadata[i].key).bytes, key) == 0) {
+            assert_null(json); /* each key once */
+            json = mtp__trace_get_text(t, t->metadata[i].json).bytes;
+        }
+    return json;
+}
+
+static void metadata_are_the_main_processs_and_keys_that_it_has_not(void **state)
+{
+    (void)state;
+    const char *spool = a_run();
+    char path[600];
+    snprintf(path, sizeof path, "%s.workers/3.mtp", spool);
+    record_here(spool, record_metadata, "main");
+    record_there(path, record_metadata, "worker");
+    mtp_trace *t = open_all(spool);
+    assert_string_equal(metadata_of(t, "whose"), "\"main\"");
+    assert_string_equal(metadata_of(t, "main"), "\"1\"");
+    assert_string_equal(metadata_of(t, "worker"), "\"1\"");
+    assert_non_null(metadata_of(t, "trace_id"));
+    mtp_trace_destroy(t);
+}
+
 /* ------------------------------------------------------------------------------------------------ steps */
 
 static void record_steps(void *arg)
@@ -568,6 +618,26 @@ static void take_turns(void *arg)
     }
 }
 
+static _Atomic(int) *turn; /* shared: whose turn it is */
+
+/* The same through memory, where a hand-over takes a fraction of a microsecond. */
+static void take_turns_quickly(void *arg)
+{
+    int me = *(const int *)arg;
+    for (int i = 0; i < HANDS + (me == 0); i++) {
+        for (int tries = 0; atomic_load(turn) != me; tries++)
+            if (tries > 1000)
+                sched_yield();
+        if (i == HANDS)
+            break; /* the other's last is done */
+#ifdef __x86_64__
+        __builtin_ia32_lfence(); /* else the TSC may be read before the turn, on a guess that it has come */
+#endif
+        mtp_mark(me == 0 ? MTP_NAME("ping") : MTP_NAME("pong"));
+        atomic_store(turn, 1 - me);
+    }
+}
+
 static int by_ts(const void *a, const void *b)
 {
     const mtp__instant *x = a, *y = b;
@@ -575,14 +645,15 @@ static int by_ts(const void *a, const void *b)
 }
 
 /* killed: the child's recording has no anchor at its end. */
-static void check_turns(bool killed)
+static void check_turns(record_fn *take, bool killed)
 {
     const char *folder = new_folder("");
     int one = 1, zero = 0;
     assert_int_equal(pipe(pipes[0]) | pipe(pipes[1]), 0);
-    recording_child c = {in_folder(folder, "child.mtp"), take_turns, &one};
+    turn = test_shared(sizeof *turn);
+    recording_child c = {in_folder(folder, "child.mtp"), take, &one};
     pid_t pid = test_fork_child(record_in_child, &c, 20);
-    record_here(in_folder(folder, "parent.mtp"), take_turns, &zero);
+    record_here(in_folder(folder, "parent.mtp"), take, &zero);
     if (killed)
         kill(pid, SIGKILL);
     test_wait(pid);
@@ -601,8 +672,36 @@ static void check_turns(bool killed)
 static void what_one_process_hands_to_another_happens_later_there(void **state)
 {
     (void)state;
-    for (int i = 0; i < test_scaled(5); i++)
-        check_turns(i % 2 == 1);
+    for (int i = 0; i < test_scaled(10); i++)
+        check_turns(i % 4 < 2 ? take_turns : take_turns_quickly, i % 2 == 1);
+}
+
+static void record_moments(void *arg)
+{
+    const uint64_t *ticks = arg;
+    for (int i = 0; i < 8; i++) {
+        mtp_device_work work = MTP_DEVICE_WORK_INIT(MTP_NAME("moment"), MTP_DEVICE_NPU(0));
+        work.start = ticks[i];
+        work.end = ticks[i] + 1000;
+        mtp_device_event(&work);
+    }
+    usleep(2000);
+}
+
+/* Not only nearly: effects may follow their causes at once. */
+static void a_moment_is_the_same_in_all_recordings(void **state)
+{
+    (void)state;
+    const char *folder = new_folder("");
+    uint64_t ticks[8], from = mtp_ticks();
+    for (int i = 0; i < 8; i++)
+        ticks[i] = from + (uint64_t)i * 12345678;
+    record_there(in_folder(folder, "a.mtp"), record_moments, ticks);
+    record_there(in_folder(folder, "b.mtp"), record_moments, ticks);
+    mtp_trace *t = open_all(folder);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(t->start[find_named(t, "moment", i)], t->start[find_named(t, "moment", i + 8)]);
+    mtp_trace_destroy(t);
 }
 
 /* A recording with two anchors, a second apart, that began `after` seconds after boot. */
@@ -654,6 +753,48 @@ static void recordings_of_another_boot_are_placed_by_the_time_of_day(void **stat
     for (int i = 0; i < 4; i++)
         mtp__ticks_fini(&part[i].line);
     mtp__ticks_fini(&line);
+}
+
+/* Changes the boot id of a spool, as if it were of another machine. */
+static void move_to_another_machine(const char *path)
+{
+    size_t bytes;
+    char *file = test_slurp(path, &bytes);
+    mtp__chunk *c;
+    for (size_t i = 0; (c = test_chunk(file, bytes, i)) != NULL; i++) {
+        uint64_t *w = mtp__chunk_words(c);
+        for (uint32_t at = 0; c->stream == 0 && at < c->words; at += (uint32_t)(w[at + 1] >> 32))
+            if (MTP__CONTROL_KIND(w[at + 1]) == MTP__CONTROL_SESSION) {
+                assert_true(w[at + 1] >> 32 >= 10);
+                w[at + 8] ^= 1;
+            }
+        if (c->stream != 0)
+            continue;
+        test_seal_control(c);
+        c->checksum = mtp__chunk_checksum(c, w);
+    }
+    test_spew(path, file, bytes);
+    free(file);
+}
+
+static void a_recording_of_another_machine_is_placed_and_said(void **state)
+{
+    (void)state;
+    const char *folder = new_folder("");
+    record_here(in_folder(folder, "a.mtp"), record_scopes, "a");
+    usleep(30000);
+    record_there(in_folder(folder, "b.mtp"), record_scopes, "b");
+    mtp_trace *t = open_all(folder);
+    int64_t apart = t->start[find_named(t, "b", 0)] - t->start[find_named(t, "a", 0)];
+    assert_false(recording_of(t, 1).by_wall_clock);
+    mtp_trace_destroy(t);
+    move_to_another_machine(in_folder(folder, "b.mtp"));
+    t = open_all(folder);
+    assert_true(recording_of(t, 1).by_wall_clock);
+    assert_int_equal(recording_of(t, 1).info.damaged_chunks, 0);
+    int64_t now_apart = t->start[find_named(t, "b", 0)] - t->start[find_named(t, "a", 0)];
+    assert_true(apart >= 30000000 && llabs(now_apart - apart) < 10000000);
+    mtp_trace_destroy(t);
 }
 
 static void a_clock_that_contradicts_keeps_its_own_line(void **state)
@@ -774,10 +915,13 @@ int main(void)
         TEST(an_address_in_two_processes_is_two_blocks),
         TEST(a_backward_op_belongs_to_the_forward_op_of_its_own_recording),
         TEST(tensors_of_two_processes_have_two_ids),
+        TEST(metadata_are_the_main_processs_and_keys_that_it_has_not),
         TEST(steps_are_those_of_the_main_process),
         TEST(what_one_process_hands_to_another_happens_later_there),
+        TEST(a_moment_is_the_same_in_all_recordings),
         TEST(recordings_of_one_boot_share_a_line),
         TEST(recordings_of_another_boot_are_placed_by_the_time_of_day),
+        TEST(a_recording_of_another_machine_is_placed_and_said),
         TEST(a_clock_that_contradicts_keeps_its_own_line),
         TEST(every_failed_allocation_is_reported_and_nothing_leaks),
         TEST(files_that_fail_to_open_are_named),
