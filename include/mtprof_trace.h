@@ -39,10 +39,16 @@ typedef struct mtp_open_options {
      * 64 times the file's size (256 MiB if that is more); in that last case a compressed file that expands
      * more than 200 times is refused with MTP_E_UNSUPPORTED. */
     uint64_t max_memory;
+    bool alone;       /* a spool without the recordings beside it */
+    bool count_only;  /* count the events, do not keep them: for mtp_trace_get_info and mtp_trace_recording.
+                        10^8 records take a few MB, except device work; model_bytes is then an estimate */
+    uint64_t process; /* only the recording of this pid, or MTP_PROCESS_MAIN; 0: all. Not of JSON, which
+                         mtp_trace_cut can reduce to a process */
 } mtp_open_options;
+#define MTP_PROCESS_MAIN UINT64_MAX
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(mtp_open_options), NULL, NULL, 0                                                              \
+        sizeof(mtp_open_options), NULL, NULL, 0, false, false, 0                                             \
     }
 
 /* Sets the most memory that all calls of this thread together may hold from now on: "2G", "500M", "none";
@@ -50,7 +56,12 @@ typedef struct mtp_open_options {
 MTP_API mtp_status mtp_memory_limit(const char *size);
 
 /* Opens a spool, Kineto/Chrome JSON, or an execution trace (.et.json); plain, gzip or zstd, recognised by
- * content. "-" is standard input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte. */
+ * content. "-" is standard input. A bad file: MTP_E_FORMAT, and mtp_last_error() says at which byte.
+ *
+ * A spool with others in a folder PATH.workers/ beside it (recorded by the processes that its process started),
+ * and a folder of spools, become one trace with a process per row, all on one clock. mtp_trace_recording tells
+ * them apart, and names those that could not be read. Steps and metadata are those of the main process: the
+ * spool that was named; in a folder the first process that none of the others started. */
 MTP_API mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out);
 MTP_API void mtp_trace_destroy(mtp_trace *trace); /* NULL is fine */
 
@@ -109,10 +120,28 @@ typedef struct mtp_trace_info {
             false, MTP_LEDGER_INIT, 0, 0, 0, MTP_OUTCOME_STOPPED, false, false, false, 0                     \
     }
 MTP_API mtp_status mtp_trace_get_info(const mtp_trace *trace, mtp_trace_info *out);
-/* The same for a file. A spool without device work is counted, not loaded, so 10^8 records take a few MB;
- * model_bytes is then an estimate. */
+/* The same for a file: opens it with count_only. */
 MTP_API mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options,
                                        mtp_trace_info *out);
+
+/* One of the recordings in a trace: each is a file of one process. */
+typedef struct mtp_recording_info {
+    size_t size;          /* sizeof(mtp_recording_info) */
+    const char *file;     /* texts are borrowed from the trace */
+    const char *command;  /* its process's command line, shortened; "": unknown */
+    const char *problem;  /* "": it was read; else why not: only `file` is then valid */
+    uint64_t pid, parent; /* 0: unknown */
+    bool by_wall_clock;   /* of another boot or machine than the first: only as exact as their time of day */
+    mtp_trace_info info;  /* of this recording; model_bytes only with count_only */
+} mtp_recording_info;
+#define MTP_RECORDING_INFO_INIT                                                                              \
+    {                                                                                                        \
+        sizeof(mtp_recording_info), "", "", "", 0, 0, false, MTP_TRACE_INFO_INIT                             \
+    }
+MTP_API size_t mtp_trace_recording_count(const mtp_trace *trace); /* 0: not a recording, but JSON */
+MTP_API mtp_status mtp_trace_recording(const mtp_trace *trace, size_t index, mtp_recording_info *out);
+/* Calls `each` for every file that opening the path reads, until it returns false. */
+MTP_API mtp_status mtp_trace_files(const char *path, bool (*each)(void *user, const char *file), void *user);
 
 /* What mtp_recover() found. */
 typedef struct mtp_recovered {
@@ -241,15 +270,16 @@ typedef struct mtp_cut_options {
      * it. */
     const char *name;
     const char *thread; /* a thread's number, or its name, matched as above; NULL: all */
+    uint64_t process;   /* a pid; 0: all */
 } mtp_cut_options;
 #define MTP_CUT_OPTIONS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL                                        \
+        sizeof(mtp_cut_options), false, false, 0, 0, 0, 0, NULL, NULL, 0                                     \
     }
 
 /* A part of a trace as a new trace; times are unchanged. Spans that extend beyond the requested steps or time
  * are cut off there, with their full duration in args ("whole dur"). Device work stays with the span that
- * launched it. MTP_E_ARG: no such step, name or thread, or nothing is left. */
+ * launched it. MTP_E_ARG: no such step, name, thread or process, or nothing is left. */
 MTP_API mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out);
 
 /* --------------------------------------------------------------------------------------------- check */

@@ -69,14 +69,14 @@ static inline void made_memory(mtp_trace *t, uint32_t track, int64_t ts, uint64_
 
 static inline void made_tag(mtp_trace *t, int64_t ts, uint64_t address, uint32_t category)
 {
-    mtp__tag tag = {ts, address, 0, -1, category, 0};
+    mtp__tag tag = {.ts = ts, .address = address, .device_index = -1, .category = category};
     mtp__trace_add_tag(t, &tag);
 }
 
 /* A block allocated before the trace. */
 static inline void made_existing(mtp_trace *t, int64_t ts, uint64_t address, int64_t bytes, uint32_t category)
 {
-    mtp__tag tag = {ts, address, 0, -1, category, bytes};
+    mtp__tag tag = {.ts = ts, .address = address, .device_index = -1, .category = category, .bytes = bytes};
     mtp__trace_add_tag(t, &tag);
 }
 

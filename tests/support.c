@@ -1,7 +1,7 @@
 /* tests/support.c - see test.h. Uses the plain heap, to stay out of the library's own allocation counts. */
 #define _GNU_SOURCE
 #include "tests/test.h"
-#include <dirent.h>
+#include <ftw.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -144,7 +144,7 @@ static void see_blob(seen *s, unsigned kind, const uint64_t *w, uint32_t words)
 static void see_control(seen *s, const uint64_t *w, uint32_t words)
 {
     unsigned kind = MTP__CONTROL_KIND(w[1]);
-    if (words < 2 || kind == 0 || kind > MTP__CONTROL_TRACE_ID) {
+    if (words < 2 || !mtp__control_is_known(kind)) {
         odd(s, "control record of kind %u in %u words", kind, words);
     } else if (is_blob(kind)) {
         if (words < 4)
@@ -416,20 +416,17 @@ mtp_profile *test_start(const mtp_profile_config *config)
 static char folder[256];
 static pid_t folder_owner;
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    remove(path);
+    return 0;
+}
+
 static void folder_remove(void)
 {
-    if (folder_owner != getpid())
-        return;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (e->d_name[0] != '.' && unlink(path) != 0)
-            rmdir(path);
-    }
-    if (d != NULL)
-        closedir(d);
-    rmdir(folder);
+    if (folder_owner == getpid())
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *test_path(const char *name)

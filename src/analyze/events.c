@@ -159,13 +159,14 @@ static int64_t step_at(const mtp_events *e, int64_t ts)
 }
 
 /* Files name forward threads by torch's numbers, recordings by the system's. */
-static uint64_t forward_thread(const mtp_events *e, uint64_t thread)
+static uint64_t forward_thread(const mtp_events *e, const mtp__track *track, uint64_t thread)
 {
-    uint32_t low = 0, high = e->threads;
+    const struct mtp__numbered *n = e->numbered;
+    uint32_t low = 0, high = e->threads, part = track->part;
     if (thread == 0 || !mtp__is_recording(e->t))
         return thread;
-    MTP__BISECT(low, high, mid, e->numbered[mid].tid < (int64_t)thread)
-    return low < e->threads && e->numbered[low].tid == (int64_t)thread ? e->numbered[low].number : thread;
+    MTP__BISECT(low, high, mid, n[mid].part < part || (n[mid].part == part && n[mid].tid < (int64_t)thread))
+    return low < e->threads && n[low].part == part && n[low].tid == (int64_t)thread ? n[low].number : thread;
 }
 
 static uint64_t main_thread(const mtp_events *e)
@@ -194,7 +195,7 @@ static void fill_place(const mtp_events *e, uint32_t span, uint32_t k, const mtp
     out->pid = track->pid;
     out->tid = out->resource = track->tid;
     out->thread = thread_of(e, span, k, out->is_device);
-    out->forward_thread = forward_thread(e, d->forward_thread);
+    out->forward_thread = forward_thread(e, track, d->forward_thread);
     out->device_type = out->is_device ? e->device_type : 0;
     out->device_index = out->is_device && track->on_device ? (int32_t)track->pid : 0;
     out->op_device_type = d->device == 0xffff               ? -1

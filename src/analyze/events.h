@@ -36,8 +36,8 @@ struct mtp_events {
     uint32_t *thread_of; /* owned: by track: its number */
     struct mtp__numbered {
         int64_t tid;
-        uint32_t number;
-    } * numbered; /* owned: threads by tid */
+        uint32_t part, number;
+    } * numbered; /* owned: threads by recording and tid */
     uint32_t threads;
     uint32_t main_track;
     mtp__step *steps; /* owned: sorted by start */

@@ -30,6 +30,8 @@ static int by_rank(const void *a, const void *b)
 static int by_tid(const void *a, const void *b)
 {
     const struct mtp__numbered *x = a, *y = b;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
     if (x->tid != y->tid)
         return x->tid < y->tid ? -1 : 1;
     return x->number < y->number ? -1 : x->number > y->number;
@@ -62,7 +64,8 @@ mtp_status mtp__events_number_threads(mtp_events *e)
         qsort(order, count, sizeof *order, by_rank);
     for (uint32_t i = 0; i < count; i++) {
         e->thread_of[order[i].track] = i + 1;
-        e->numbered[i] = (struct mtp__numbered){t->tracks[order[i].track].tid, i + 1};
+        const mtp__track *track = &t->tracks[order[i].track];
+        e->numbered[i] = (struct mtp__numbered){track->tid, track->part, i + 1};
     }
     if (count > 0)
         qsort(e->numbered, count, sizeof *e->numbered, by_tid);

@@ -179,8 +179,9 @@ typedef struct pairing {
     uint32_t *events;       /* owned: the device's, as indexes into trace->memory */
     mtp__tag *tags;         /* owned: the device's, by time */
     mtp__context *contexts; /* owned: of the events */
-    mtp__hash_map places;   /* by address. Programs reuse them: there are fewer than events */
+    mtp__hash_map places;   /* by address and process. Programs reuse them: there are fewer than events */
     uint32_t event_count, tag_count;
+    uint32_t *home, homes; /* owned, by track: its process */
 } pairing;
 
 static void pairing_fini(pairing *p)
@@ -188,6 +189,7 @@ static void pairing_fini(pairing *p)
     mtp__free(p->events);
     mtp__free(p->tags);
     mtp__free(p->contexts);
+    mtp__free(p->home);
     mtp__hash_map_fini(&p->places);
 }
 
@@ -224,10 +226,11 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     p->events = mtp__calloc(events + 1, sizeof *p->events);
     p->tags = mtp__calloc(tags + 1, sizeof *p->tags);
     p->contexts = mtp__calloc(events + 1, sizeof *p->contexts);
-    m->blocks =
-        mtp__calloc(events + existing + 1, sizeof *m->blocks); /* plus one for memory in use throughout */
+    p->home = mtp__trace_homes(t, &p->homes);
+    m->blocks = mtp__calloc(events + existing + p->homes + 1,
+                            sizeof *m->blocks); /* plus one per process for memory in use throughout */
     m->changes = mtp__calloc(events * 2 + tags + existing + 1, sizeof *m->changes);
-    if (p->events == NULL || p->tags == NULL || p->contexts == NULL || m->blocks == NULL ||
+    if (p->events == NULL || p->tags == NULL || p->contexts == NULL || p->home == NULL || m->blocks == NULL ||
         m->changes == NULL)
         return false;
     for (uint32_t i = 0; i < t->memory_count; i++)
@@ -240,10 +243,19 @@ static bool pairing_init(pairing *p, mtp_memory_timeline *m)
     return true;
 }
 
-static place *place_at(pairing *p, uint64_t address) /* NULL: out of memory */
+/* Files of one process do not say whose a tag is. */
+static uint32_t home_of(const pairing *p, uint32_t track)
+{
+    if (track == MTP__NONE && p->event_count > 0)
+        track = p->m->trace->memory[p->events[0]].track;
+    return track < p->m->trace->track_count ? p->home[track] : 0;
+}
+
+static place *place_at(pairing *p, uint64_t address, uint32_t home) /* NULL: out of memory */
 {
     bool is_new;
-    place *at = mtp__hash_map_put(&p->places, &address, sizeof address, sizeof *at, &is_new);
+    const uint64_t key[2] = {address, home};
+    place *at = mtp__hash_map_put(&p->places, key, sizeof key, sizeof *at, &is_new);
     if (at != NULL && is_new)
         *at = (place){MTP__NONE, NO_CATEGORY, false};
     return at;
@@ -267,7 +279,8 @@ static bool on_event(pairing *p, uint32_t i)
 {
     mtp_memory_timeline *m = p->m;
     const mtp__memory *e = &m->trace->memory[p->events[i]];
-    place *at = place_at(p, e->address);
+    const uint32_t home = home_of(p, e->track);
+    place *at = place_at(p, e->address, home);
     uint64_t size = size_of(e->bytes);
     if (at == NULL)
         return false;
@@ -290,7 +303,8 @@ static bool on_event(pairing *p, uint32_t i)
                                             .made = e->bytes > 0 ? i : MTP__NONE,
                                             .ended = MTP__NONE,
                                             .first = MTP_MEMORY_UNKNOWN,
-                                            .last = MTP_MEMORY_UNKNOWN};
+                                            .last = MTP_MEMORY_UNKNOWN,
+                                            .home = home};
         if (e->bytes < 0 && at->tagged != NO_CATEGORY) {
             m->blocks[at->block].first = m->blocks[at->block].last = at->tagged;
             m->blocks[at->block].tagged = true;
@@ -328,7 +342,8 @@ static void on_existing(pairing *p, place *at, const mtp__tag *tag, uint8_t cate
                                         .ended = MTP__NONE,
                                         .first = category,
                                         .last = category,
-                                        .tagged = true};
+                                        .tagged = true,
+                                        .home = home_of(p, tag->track)};
     if (late)
         add_change(m, tag->ts, at->block, MTP__CREATE);
 }
@@ -337,7 +352,7 @@ static bool on_tag(pairing *p, const mtp__tag *tag)
 {
     mtp_memory_timeline *m = p->m;
     uint8_t category = tag->category < MTP_MEMORY_CATEGORIES ? (uint8_t)tag->category : MTP_MEMORY_UNKNOWN;
-    place *at = place_at(p, tag->address);
+    place *at = place_at(p, tag->address, home_of(p, tag->track));
     if (at == NULL)
         return false;
     if (tag->bytes > 0 && (at->block == MTP__NONE || m->blocks[at->block].bytes != tag->bytes)) {
@@ -383,27 +398,54 @@ static mtp_status pair(pairing *p)
     return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%zu addresses", p->places.count);
 }
 
-/* The first total gives what was in use before; the part that is not freed in the trace is one block. */
-static void add_base(pairing *p)
+/* The first total of a process gives what it used before; the part that is not freed in the trace is one
+ * block. e: its first event. Returns what was in use. */
+static uint64_t add_base_of(mtp_memory_timeline *m, uint32_t home, const mtp__memory *e, uint64_t known)
+{
+    uint64_t before = e->total_allocated >= 0 ? (uint64_t)e->total_allocated - (uint64_t)e->bytes : 0;
+    if (before <= known || before > INT64_MAX)
+        return known;
+    m->blocks[m->block_count++] = (mtp__block){.bytes = (int64_t)(before - known),
+                                               .created = INT64_MIN,
+                                               .freed = INT64_MAX,
+                                               .made = MTP__NONE,
+                                               .ended = MTP__NONE,
+                                               .first = MTP_MEMORY_UNKNOWN,
+                                               .last = MTP_MEMORY_UNKNOWN,
+                                               .home = home};
+    return before;
+}
+
+/* And the last totals give what is in use at the end. Each process counts its own. */
+static mtp_status add_base(pairing *p, uint64_t *at_end, bool *is_known)
 {
     mtp_memory_timeline *m = p->m;
-    uint64_t known = 0;
+    struct {
+        uint64_t known;
+        const mtp__memory *first, *last;
+    } *of = mtp__calloc((size_t)p->homes + 1, sizeof *of);
+    if (of == NULL)
+        return MTP_FAIL(MTP_E_NOMEM, "the memory of %u processes", p->homes);
     for (uint32_t i = 0; i < m->block_count; i++)
-        known += m->blocks[i].created == INT64_MIN ? (uint64_t)m->blocks[i].bytes : 0;
-    const mtp__memory *e = p->event_count > 0 ? &m->trace->memory[p->events[0]] : NULL;
-    uint64_t before =
-        e != NULL && e->total_allocated >= 0 ? (uint64_t)e->total_allocated - (uint64_t)e->bytes : 0;
-    if (before > known && before <= INT64_MAX) {
-        m->blocks[m->block_count++] = (mtp__block){.bytes = (int64_t)(before - known),
-                                                   .created = INT64_MIN,
-                                                   .freed = INT64_MAX,
-                                                   .made = MTP__NONE,
-                                                   .ended = MTP__NONE,
-                                                   .first = MTP_MEMORY_UNKNOWN,
-                                                   .last = MTP_MEMORY_UNKNOWN};
-        known = before;
+        of[m->blocks[i].home].known += m->blocks[i].created == INT64_MIN ? (uint64_t)m->blocks[i].bytes : 0;
+    for (uint32_t i = 0; i < p->event_count; i++) {
+        const mtp__memory *e = &m->trace->memory[p->events[i]];
+        uint32_t home = home_of(p, e->track);
+        of[home].first = of[home].first != NULL ? of[home].first : e;
+        of[home].last = e;
     }
-    m->info.preexisting_bytes = (int64_t)known;
+    uint64_t before = 0;
+    for (uint32_t home = 0; home < p->homes + 1; home++) {
+        before +=
+            of[home].first != NULL ? add_base_of(m, home, of[home].first, of[home].known) : of[home].known;
+        if (of[home].last == NULL)
+            continue;
+        *is_known &= of[home].last->total_allocated >= 0;
+        *at_end += (uint64_t)of[home].last->total_allocated;
+    }
+    m->info.preexisting_bytes = (int64_t)before;
+    mtp__free(of);
+    return MTP_OK;
 }
 
 /* ---------------------------------------------------------------------------------------- categories */
@@ -604,17 +646,17 @@ static mtp_status build(mtp_memory_timeline *m)
         status = MTP_FAIL(MTP_E_NOMEM, "blocks of %u memory events", m->trace->memory_count);
     if (status == MTP_OK && p.event_count > 0)
         status = mtp__memory_contexts(m->trace, p.events, p.event_count, p.contexts);
+    uint64_t at_end = 0;
+    bool is_known = p.event_count > 0;
     if (status == MTP_OK)
         status = pair(&p);
+    if (status == MTP_OK)
+        status = add_base(&p, &at_end, &is_known);
     if (status == MTP_OK) {
-        add_base(&p);
         categorise(&p);
         status = find_peak(m);
     }
-    int64_t last = status == MTP_OK && p.event_count > 0
-                       ? m->trace->memory[p.events[p.event_count - 1]].total_allocated
-                       : -1;
-    m->info.unaccounted_bytes = last >= 0 ? (int64_t)((uint64_t)last - (uint64_t)m->info.end_bytes) : 0;
+    m->info.unaccounted_bytes = is_known ? (int64_t)(at_end - (uint64_t)m->info.end_bytes) : 0;
     pairing_fini(&p);
     return status;
 }

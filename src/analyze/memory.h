@@ -27,6 +27,7 @@ typedef struct mtp__block {
     uint32_t made, ended;   /* contexts; MTP__NONE: none */
     uint8_t first, last;    /* categories, initial and final */
     bool tagged;
+    uint32_t home; /* the process whose address it is (mtp__trace_homes) */
 } mtp__block;
 
 /* Changes in order. Preexisting blocks (created is INT64_MIN) are not among them. */

@@ -34,7 +34,7 @@ typedef struct walk {
     uint8_t *names; /* owned: by text */
     frame *stack;   /* owned */
     uint32_t depth, room;
-    mtp__hash_map makers; /* by the sequence numbers of backward ops */
+    mtp__hash_map makers; /* by the sequence numbers of backward ops, in their process */
     uint8_t *forward;     /* owned: a bit per span: it has a backward op */
 } walk;
 
@@ -58,14 +58,17 @@ static mtp_status gather_sequences(walk *w)
     const mtp_trace *t = w->t;
     w->forward = mtp__calloc(t->span_count / 8 + 1, 1);
     bool ok = w->forward != NULL, is_new;
-    for (uint32_t i = 0; ok && t->detail != NULL && i < t->span_count; i++) {
-        int64_t number = mtp__trace_detail(t, i)->sequence;
-        if (number < 0 || !mtp__is_of_backward(t, i))
-            continue;
-        maker *m = mtp__hash_map_put(&w->makers, &number, sizeof number, sizeof *m, &is_new);
-        ok = m != NULL;
-        if (ok)
-            *m = (maker){MTP__NONE, MTP__NONE};
+    for (uint32_t k = 0; t->detail != NULL && k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; ok && i < track->first + track->count; i++) {
+            const int64_t key[2] = {mtp__trace_detail(t, i)->sequence, track->part};
+            if (key[0] < 0 || !mtp__is_of_backward(t, i))
+                continue;
+            maker *m = mtp__hash_map_put(&w->makers, key, sizeof key, sizeof *m, &is_new);
+            ok = m != NULL;
+            if (ok)
+                *m = (maker){MTP__NONE, MTP__NONE};
+        }
     }
     return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the forward ops of %zu backward ops", w->makers.count);
 }
@@ -80,8 +83,8 @@ static void mark_forward(walk *w, const maker *m)
  * it. */
 static void note_sequence(walk *w, uint32_t track, uint32_t span, uint32_t top)
 {
-    int64_t number = mtp__trace_detail(w->t, span)->sequence;
-    maker *m = mtp__hash_map_find(&w->makers, &number, sizeof number, sizeof *m);
+    const int64_t key[2] = {mtp__trace_detail(w->t, span)->sequence, w->t->tracks[track].part};
+    maker *m = mtp__hash_map_find(&w->makers, key, sizeof key, sizeof *m);
     if (m == NULL)
         return;
     if (m->track != track) /* numbers are per thread */
@@ -193,7 +196,8 @@ mtp_status mtp__memory_contexts(const mtp_trace *t, const uint32_t *events, uint
     if (status == MTP_OK && !ok)
         status = MTP_FAIL(MTP_E_NOMEM, "the open spans of a track");
     const maker *m;
-    for (size_t at = 0; ok && (m = mtp__hash_map_next(&w.makers, &at, sizeof(int64_t), sizeof *m)) != NULL;)
+    for (size_t at = 0;
+         ok && (m = mtp__hash_map_next(&w.makers, &at, 2 * sizeof(int64_t), sizeof *m)) != NULL;)
         mark_forward(&w, m);
     for (uint32_t i = 0; ok && i < count; i++)
         if (out[i].top != MTP__NONE && (w.forward[out[i].top / 8] >> out[i].top % 8 & 1) != 0)

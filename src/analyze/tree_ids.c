@@ -1,7 +1,7 @@
 /* analyze/tree_ids.c - torch's ids of tensors and memory. Everything that refers to memory is visited in
  * order of time: tensors passed to ops, tensors held by objects, allocations, frees.
  *
- *   1. memory: an address on a device is one piece until it is freed, then a new one;
+ *   1. memory: an address on a device, in a process, is one piece until it is freed, then a new one;
  *   2. allocations on which no tensor was ever seen are not tensor memory and get no id. What an op allocated
  *      and never freed is a live result, or saved for the backward pass: tensor memory, seen or not;
  *   3. tensors: all memory that a tensor had is one id, and so are tensors that share memory.
@@ -86,11 +86,13 @@ static void place_of(const finder *f, uint32_t slot, uint64_t *address, uint64_t
         uint16_t where = t->tensors[slot].device;
         *address = t->tensors[slot].storage;
         *device = MTP_DEVICE_TYPE(where) == 0 ? 0 : 1 + MTP_DEVICE_INDEX(where);
+        *device |= (uint64_t)t->tensors[slot].part << 32;
         *is_free = false;
     } else {
         const mtp__memory *m = &t->memory[slot - t->tensor_count];
         *address = m->address;
         *device = m->device_type == 0 ? 0 : 1 + (uint64_t)(m->device_index < 0 ? 0 : m->device_index);
+        *device |= (uint64_t)(m->track < t->track_count ? t->tracks[m->track].part : 0) << 32;
         *is_free = m->bytes < 0;
     }
 }

@@ -132,6 +132,8 @@ mtp_status mtp_trace_check_file(const char *path, const mtp_open_options *option
         return status;
     mtp_check *c = mtp__calloc(1, sizeof *c);
     status = c != NULL ? check_any(c, path, &known) : MTP_FAIL(MTP_E_NOMEM, "a check");
+    if (c != NULL)
+        snprintf(c->file, sizeof c->file, "%s", mtp__open_name(path));
     if (status == MTP_OK)
         status = conclude(c);
     mtp__budget_end(&outer);
@@ -187,7 +189,9 @@ mtp_status mtp_check_json(const mtp_check *c, mtp_sink *sink, void *user)
     mtp_status status = mtp__out_begin(&o, c, "check", sink, user);
     if (status != MTP_OK)
         return status;
-    MTP__OUT(&o, "{\"events\": ");
+    MTP__OUT(&o, "{\"file\": ");
+    mtp__out_string(&o, c->file, strlen(c->file));
+    MTP__OUT(&o, ", \"events\": ");
     mtp__out_u64(&o, c->events);
     mtp__out_text(&o, mtp_check_breaches(c) == 0 ? ", \"clean\": true" : ", \"clean\": false");
     if (c->recovered)

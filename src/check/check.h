@@ -132,6 +132,7 @@ struct mtp_check {
     char *text; /* owned: the findings' texts */
     uint64_t events;
     bool recovered; /* a spool whose process ended without stopping the recording */
+    char file[256]; /* as it was named */
 };
 
 #define MTP__NO_EVENT UINT64_MAX

@@ -1,4 +1,5 @@
 /* cli/check.c - mtprof check: does a trace follow the rules that its readers depend on? */
+#include <string.h>
 #include "cli/cli.h"
 
 static const char help[] =
@@ -6,8 +7,9 @@ static const char help[] =
     "Checks the file itself and reports each rule that it breaks: how often, where first, and what that\n"
     "does to which viewer. The rules are those of docs/trace-format.md. PyTorch's own files break some;\n"
     "'mtprof export' writes the same trace without the faults. In a spool (.mtp) it checks checksums,\n"
-    "definitions and the ledger. Remarks are good to know, but break no rule.\n\n"
-    "      --json             the findings as JSON\n"
+    "definitions and the ledger. Remarks are good to know, but break no rule. Of a folder, or a spool with\n"
+    "others in TRACE.workers/, each file is checked.\n\n"
+    "      --json             the findings as JSON; of several files, a list with their names\n"
     "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
     "Exit code: 0 clean (a recovered spool is, too), 1 rules are broken, 2 wrong usage, 3 bad input,\n"
     "5 not enough memory.\n\n"
@@ -59,6 +61,72 @@ static int print_check(const mtp_check *check, const char *path)
     return breaches == 0 ? CLI_OK : CLI_FOUND;
 }
 
+typedef struct checking {
+    bool json;
+    const char *output;
+    size_t files, at; /* all, and how many were checked */
+    cli_out out;      /* once one was */
+    mtp_status written;
+    int code; /* the worst */
+} checking;
+
+static void worsen(checking *all, int code)
+{
+    all->code = code > all->code ? code : all->code;
+}
+
+static void put(checking *all, const char *text)
+{
+    if (all->written == MTP_OK && !all->out.sink(all->out.user, text, strlen(text)))
+        all->written = MTP_E_IO;
+}
+
+static bool count_one(void *user, const char *file)
+{
+    (void)file;
+    ((checking *)user)->files++;
+    return true;
+}
+
+/* false: the output cannot be created. */
+static bool put_json(checking *all, const mtp_check *check)
+{
+    int code = all->at == 0 ? cli_create(&all->out, all->output) : CLI_OK;
+    worsen(all, code);
+    if (code != CLI_OK)
+        return false;
+    if (all->files > 1)
+        put(all, all->at == 0 ? "[" : ", ");
+    if (all->written == MTP_OK)
+        all->written = mtp_check_json(check, all->out.sink, all->out.user);
+    worsen(all, mtp_check_breaches(check) > 0 ? CLI_FOUND : CLI_OK);
+    return true;
+}
+
+static bool check_one(void *user, const char *file)
+{
+    checking *all = user;
+    mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
+    open.progress = show_progress;
+    mtp_check *check;
+    mtp_status status = mtp_trace_check_file(file, &open, &check);
+    cli_progress_done();
+    if (status != MTP_OK) {
+        worsen(all, cli_fail_status(status));
+        return true;
+    }
+    bool goes_on = true;
+    if (all->files > 1 && !all->json)
+        printf("%s%s%s\n", cli_bold(stdout), file, cli_plain(stdout));
+    if (all->json)
+        goes_on = put_json(all, check);
+    else
+        worsen(all, print_check(check, file));
+    all->at += goes_on;
+    mtp_check_destroy(check);
+    return goes_on;
+}
+
 int cli_check(int argc, char **argv)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
@@ -79,24 +147,15 @@ int cli_check(int argc, char **argv)
         return cli_fail(CLI_USAGE, "expected one trace: 'mtprof check TRACE'");
     if (output != NULL && !json)
         return cli_fail(CLI_USAGE, "-o needs --json");
-    mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
-    open.progress = show_progress;
-    mtp_check *check;
-    mtp_status status = mtp_trace_check_file(argv[optind], &open, &check);
-    cli_progress_done();
+    checking all = {.json = json, .output = output};
+    mtp_status status = mtp_trace_files(argv[optind], count_one, &all);
+    if (status == MTP_OK)
+        status = mtp_trace_files(argv[optind], check_one, &all);
     if (status != MTP_OK)
         return cli_fail_status(status);
-    int code = CLI_OK;
-    if (json) {
-        cli_out out;
-        code = cli_create(&out, output);
-        if (code == CLI_OK)
-            code = cli_close(&out, mtp_check_json(check, out.sink, out.user));
-        if (code == CLI_OK && mtp_check_breaches(check) > 0)
-            code = CLI_FOUND;
-    } else {
-        code = print_check(check, argv[optind]);
-    }
-    mtp_check_destroy(check);
-    return code;
+    if (all.at > 0 && json && all.files > 1)
+        put(&all, "]\n");
+    if (all.at > 0 && json)
+        worsen(&all, cli_close(&all.out, all.written));
+    return all.code;
 }

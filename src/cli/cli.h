@@ -51,6 +51,7 @@ int cli_usage_error(void);
 void cli_about_devices(void);
 /* The options of all verbs, at the end of their lists. */
 #define CLI_COMMON_HELP                                                                                      \
+    "      --process PID      only this process, if there are several; main: the main one\n"                 \
     "      --max-memory SIZE  the most memory to use: 2G, 500M, none (see 'mtprof --help')\n"                \
     "  -h, --help\n"
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
@@ -58,7 +59,8 @@ int cli_help(const char *text);
 
 /* Opens a trace, with progress on a terminal. NULL: the reason was printed; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
-int cli_file_info(const char *path, mtp_trace_info *info); /* without loading its events; exit code */
+mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
+bool cli_choose_process(const char *text); /* --process: a pid, or "main"; NULL: all. false: neither */
 
 /* The output: write to the sink, then cli_close. path NULL or "-": standard output. */
 typedef struct cli_out {

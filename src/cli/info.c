@@ -75,8 +75,73 @@ static void about_losses(const mtp_trace_info *i)
                (unsigned long long)i->missing_chunks);
 }
 
-static void about_trace(const char *path, const mtp_trace_info *i)
+static void about_one(const mtp_recording_info *r)
 {
+    const mtp_trace_info *i = &r->info;
+    if (r->problem[0] != 0) {
+        printf("  %s\n    not read        %s\n", r->file, r->problem);
+        return;
+    }
+    printf("  process %-9llu %s%s", (unsigned long long)r->pid, r->command, *r->command != 0 ? "; " : "");
+    if (r->parent != 0)
+        printf("child of %llu; ", (unsigned long long)r->parent);
+    printf("%s\n", mtp_outcome_text(i->outcome));
+    printf("    file            %s\n", r->file);
+    printf("    events          %llu spans on %llu tracks (%llu on devices), %llu memory events, %llu "
+           "instants\n",
+           (unsigned long long)i->spans, (unsigned long long)i->tracks, (unsigned long long)i->device_spans,
+           (unsigned long long)i->memory_events, (unsigned long long)i->instants);
+    if (i->has_ledger)
+        printf("    ledger          %llu records emitted, %llu kept, %llu dropped\n",
+               (unsigned long long)i->ledger.emitted, (unsigned long long)i->ledger.kept,
+               (unsigned long long)i->ledger.dropped);
+    if (i->damaged_chunks + i->missing_chunks > 0)
+        printf("    damaged         %llu of %llu chunks, and %llu are missing\n",
+               (unsigned long long)i->damaged_chunks, (unsigned long long)i->chunks,
+               (unsigned long long)i->missing_chunks);
+    if (r->by_wall_clock)
+        printf("    clock           of another boot or machine: placed by the time of day\n");
+}
+
+static void about_recordings(const mtp_trace *trace)
+{
+    size_t count = mtp_trace_recording_count(trace);
+    for (size_t i = 0; i < count && count > 1; i++) {
+        mtp_recording_info r = MTP_RECORDING_INFO_INIT;
+        if (mtp_trace_recording(trace, i, &r) == MTP_OK)
+            about_one(&r);
+    }
+}
+
+/* The worst of several, and whose it is. */
+static void about_states(const mtp_trace *trace, mtp_outcome worst)
+{
+    char first[256] = "";
+    size_t all = mtp_trace_recording_count(trace), count = 0;
+    for (size_t i = 0; i < all; i++) {
+        mtp_recording_info r = MTP_RECORDING_INFO_INIT;
+        if (mtp_trace_recording(trace, i, &r) != MTP_OK || r.problem[0] != 0 || r.info.outcome != worst)
+            continue;
+        if (count++ == 0)
+            snprintf(first, sizeof first, "%s", r.file);
+    }
+    if (worst == MTP_OUTCOME_STOPPED)
+        printf("  state             stopped\n");
+    else
+        printf("  state             %s: %zu of %zu recordings%s%s\n", mtp_outcome_text(worst), count, all,
+               count == 1 ? ": " : ", the first is ", first);
+}
+
+static void about_trace(const char *path, const mtp_trace *trace, const mtp_trace_info *i)
+{
+    mtp_recording_info first = MTP_RECORDING_INFO_INIT;
+    size_t recordings = mtp_trace_recording_count(trace);
+    const bool several = recordings > 1;
+    for (size_t k = 0; k < recordings; k++)
+        if (mtp_trace_recording(trace, k, &first) == MTP_OK && first.problem[0] == 0)
+            break;
+    const char *command = first.command;
+
     char text[32], when[64] = "unknown";
     int64_t start_ns;
     bool known = i->base_ns > 0 && !__builtin_add_overflow(i->base_ns, i->first_ns, &start_ns);
@@ -85,20 +150,25 @@ static void about_trace(const char *path, const mtp_trace_info *i)
     if (known && localtime_r(&start, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
     printf("%s%s%s\n", cli_bold(stdout), path, cli_plain(stdout));
-    printf("  format            %s\n", mtp_format_text(i->format));
+    printf("  format            %s%s\n", mtp_format_text(i->format), several ? "s" : "");
+    if (several)
+        printf("  recordings        %zu\n", recordings);
     if (i->without_times)
         printf("  recorded          %s; it has no times, only the order of ops\n", when);
     else
         printf("  recorded          %s, over %s\n", when,
                duration((double)i->last_ns - (double)i->first_ns, text));
     if (i->pid != 0)
-        printf("  process           %llu\n", (unsigned long long)i->pid);
+        printf("  %s           %llu%s%s%s\n", several ? "main   " : "process", (unsigned long long)i->pid,
+               *command != 0 ? " (" : "", command, *command != 0 ? ")" : "");
     static const char *const states[] = {
         [MTP_OUTCOME_STOPPED] = "stopped",
         [MTP_OUTCOME_RECOVERED] = "recovered: the process ended without stopping the recording",
         [MTP_OUTCOME_LIVE] = "still being recorded by that process: only the part so far is shown",
         [MTP_OUTCOME_NOT_STOPPED] = "not stopped; whether that process is still recording is unknown"};
-    if (i->format == MTP_FORMAT_RECORDING)
+    if (several)
+        about_states(trace, i->outcome);
+    else if (i->format == MTP_FORMAT_RECORDING)
         printf("  state             %s\n", states[i->outcome]);
     printf("  spans             %llu on %llu tracks (%llu on devices)\n", (unsigned long long)i->spans,
            (unsigned long long)i->tracks, (unsigned long long)i->device_spans);
@@ -119,8 +189,13 @@ int cli_info(int argc, char **argv)
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE, "expected one trace: 'mtprof info TRACE'");
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
-    int code = cli_file_info(argv[optind], &info);
-    if (code == CLI_OK)
-        about_trace(argv[optind], &info);
-    return code;
+    int code = CLI_OK;
+    mtp_trace *trace = cli_open_counted(argv[optind], &code);
+    if (trace == NULL)
+        return code;
+    mtp_trace_get_info(trace, &info);
+    about_trace(argv[optind], trace, &info);
+    about_recordings(trace);
+    mtp_trace_destroy(trace);
+    return CLI_OK;
 }

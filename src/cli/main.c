@@ -87,7 +87,7 @@ const char *cli_plain(FILE *to)
     return colour(to, "\033[0m");
 }
 
-/* ------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------------- output */
 
 static bool progress_shown;
 
@@ -102,99 +102,6 @@ void cli_progress_done(void)
     if (progress_shown)
         fprintf(stderr, "\r\033[K");
     progress_shown = false;
-}
-
-static void show_progress(void *user, uint64_t done, uint64_t total)
-{
-    (void)user;
-    if (!cli_shows_progress(total > done ? total : done))
-        return;
-    if (total > 0)
-        fprintf(stderr, "\rreading %3.0f%% of %.0f MB", 100.0 * (double)done / (double)total,
-                (double)total / 1e6);
-    else
-        fprintf(stderr, "\rreading %.0f MB", (double)done / 1e6);
-}
-
-/* Overwritten records were evicted on request; any other loss makes counts and times too small. */
-static void report_drops(const char *name, const mtp_ledger *l)
-{
-    uint64_t dropped = 0;
-    mtp_drop most = MTP_DROP_BUDGET;
-    for (int k = 0; k < MTP_DROP_CAUSES; k++) {
-        if (k == MTP_DROP_OVERWRITTEN)
-            continue;
-        dropped += l->dropped_by[k];
-        most = l->dropped_by[k] > l->dropped_by[most] ? (mtp_drop)k : most;
-    }
-    if (dropped > 0)
-        cli_warn("%s: %llu of %llu records were dropped (%s); the rest is shown", name,
-                 (unsigned long long)dropped, (unsigned long long)l->emitted, mtp_drop_text(most));
-}
-
-/* Every verb reports what is missing from a trace. */
-static void report_state(const char *path, mtp_trace_info i)
-{
-    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-    if (i.missing_chunks > 0)
-        cli_warn("%s is truncated: %llu chunk%s missing at its end, with their records", name,
-                 (unsigned long long)i.missing_chunks, i.missing_chunks == 1 ? " is" : "s are");
-    if (i.damaged_chunks > 0)
-        cli_warn("%s: damaged: %llu of %llu chunks could not be read completely; the rest is shown "
-                 "('mtprof check' says where)",
-                 name, (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks);
-    if (i.damaged_header)
-        cli_warn("%s: its header is damaged; the intact copy was used", name);
-    if (i.has_ledger)
-        report_drops(name, &i.ledger);
-    if (i.has_ledger && i.ledger.lost_definitions > 0)
-        cli_warn("%s: %llu names, shapes or stacks are lost: they are shown as \"?\", or not at all", name,
-                 (unsigned long long)i.ledger.lost_definitions);
-    if (i.clock_faults > 0)
-        cli_warn("%s: its clock went backwards or contradicted itself, %llu times; times stand still "
-                 "there",
-                 name, (unsigned long long)i.clock_faults);
-    if (i.clock_uncertain)
-        cli_warn("%s: the machine's clock stopped or jumped: times may be off by a percent", name);
-    if (i.outcome == MTP_OUTCOME_LIVE)
-        cli_note("%s is still being recorded by process %llu: only the part so far is shown", name,
-                 (unsigned long long)i.pid);
-    if (i.without_times)
-        cli_note("%s is an execution trace: it has the order and number of ops, but no times", name);
-}
-
-static mtp_open_options open_options(const char *path)
-{
-    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
-    options.progress = show_progress;
-    if (path != NULL && strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
-        fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
-    return options;
-}
-
-mtp_trace *cli_open(const char *path, int *code)
-{
-    mtp_open_options options = open_options(path);
-    mtp_trace_info info = MTP_TRACE_INFO_INIT;
-    mtp_trace *trace = NULL;
-    mtp_status status = mtp_trace_open(path, &options, &trace);
-    cli_progress_done();
-    if (status != MTP_OK)
-        *code = cli_fail_status(status);
-    else if (mtp_trace_get_info(trace, &info) == MTP_OK)
-        report_state(path, info);
-    return status == MTP_OK ? trace : NULL;
-}
-
-int cli_file_info(const char *path, mtp_trace_info *info)
-{
-    mtp_open_options options = open_options(path);
-    mtp_status status = mtp_trace_file_info(path, &options, info);
-    cli_progress_done();
-    if (status != MTP_OK)
-        return cli_fail_status(status);
-    report_state(path, *info);
-    return CLI_OK;
 }
 
 int cli_create(cli_out *out, const char *path)
@@ -277,9 +184,11 @@ bool cli_parse_count(const char *text, int64_t *count)
 
 static void print_help(FILE *to)
 {
-    fprintf(to, "usage: mtprof VERB [options] TRACE\n\n"
-                "Reads " MTP_READABLE ".\n"
-                "'-' is standard input or output.\n\n");
+    fprintf(to,
+            "usage: mtprof VERB [options] TRACE\n\n"
+            "Reads " MTP_READABLE ".\n"
+            "A folder of spools, and a spool with others in TRACE.workers/, are one trace with a process\n"
+            "per row. '-' is standard input or output.\n\n");
     for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %s%-8s%s %s\n", cli_bold(to), verbs[i].name, cli_plain(to), verbs[i].summary);
     fprintf(
@@ -288,6 +197,7 @@ static void print_help(FILE *to)
         "Exit codes: 0 success, 1 findings (diff, check), 2 wrong usage, 3 bad input, 4 output failed,\n"
         "5 not enough memory.\n\n"
         "Options of all verbs:\n\n"
+        "  --process PID      only this process of a trace that has several; main: the main one\n"
         "  --max-memory SIZE  the most memory to use (2G, 500M, none). Default: MTPROF_MAX_MEMORY, else\n"
         "                     three quarters of the available memory, but at most 64 times the file's size\n"
         "                     (256M for small files)\n");
@@ -323,38 +233,50 @@ static int ended(int code)
     return code;
 }
 
-/* Removes --max-memory from the command line, wherever it is; false: it is wrong, which was reported. */
-static bool take_memory(int *argc, char **argv)
+/* Removes an option of all verbs from the command line, wherever it is. NULL: it is not there; "": it has no
+ * value. */
+static const char *take_option(const char *option, int *argc, char **argv)
 {
-    static const char option[] = "--max-memory";
-    const char *size = NULL;
+    const char *value = NULL;
+    const size_t n = strlen(option);
     int kept = 1;
     bool options = true;
     for (int i = 1; i < *argc; i++) {
-        size_t n = sizeof option - 1;
         options = options && strcmp(argv[i], "--") != 0;
-        if (!options || strncmp(argv[i], option, n) != 0 || (argv[i][n] != 0 && argv[i][n] != '=')) {
+        if (!options || strncmp(argv[i], option, n) != 0 || (argv[i][n] != 0 && argv[i][n] != '='))
             argv[kept++] = argv[i];
-            continue;
-        }
-        size = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
-        if (*size == 0) {
-            cli_fail(CLI_USAGE, "--max-memory needs a size: 2G, 500M or none");
-            return false;
-        }
+        else
+            value = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
     }
     argv[kept] = NULL;
     *argc = kept;
-    if (mtp_memory_limit(size) == MTP_OK)
+    return value;
+}
+
+/* false: one is wrong, which was reported. */
+static bool take_options(int *argc, char **argv)
+{
+    const char *size = take_option("--max-memory", argc, argv),
+               *process = take_option("--process", argc, argv);
+    if (size != NULL && *size == 0) {
+        cli_fail(CLI_USAGE, "--max-memory needs a size: 2G, 500M or none");
+        return false;
+    }
+    if (mtp_memory_limit(size) != MTP_OK) {
+        cli_fail(CLI_USAGE, "%s", mtp_last_error());
+        return false;
+    }
+    if (cli_choose_process(process))
         return true;
-    cli_fail(CLI_USAGE, "%s", mtp_last_error());
+    cli_fail(CLI_USAGE, "--process '%s': expected a process's number, or main ('mtprof info' lists them)",
+             process);
     return false;
 }
 
 int main(int argc, char **argv)
 {
     setlocale(LC_ALL, "C"); /* programs read this output, too */
-    if (!take_memory(&argc, argv))
+    if (!take_options(&argc, argv))
         return CLI_USAGE;
     signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {

@@ -84,12 +84,15 @@ static void find_nodes_around(writer *w)
     }
 }
 
-/* The track of a thread named by a backward op: by the OS's number, else by ours; MTP__NONE: unknown. */
-static uint32_t find_thread(const writer *w, uint64_t named)
+/* The track of a thread named by a backward op of a recording: by the OS's number, else by ours; MTP__NONE:
+ * unknown. */
+static uint32_t find_thread(const writer *w, uint64_t named, uint32_t part)
 {
-    for (uint32_t i = 0; i < w->thread_count; i++)
-        if ((uint64_t)w->t->tracks[w->track_of[i]].tid == named)
+    for (uint32_t i = 0; i < w->thread_count; i++) {
+        const mtp__track *track = &w->t->tracks[w->track_of[i]];
+        if ((uint64_t)track->tid == named && track->part == part)
             return w->track_of[i];
+    }
     return named >= 1 && named <= w->thread_count ? w->track_of[named - 1] : MTP__NONE;
 }
 
@@ -114,7 +117,7 @@ static void fill_forward(writer *w, node *n, uint32_t track)
     if (d->forward_thread != 0 &&
         d->forward_thread != own->forward) { /* AccumulateGrad does not name one: unchanged */
         own->forward = d->forward_thread;
-        own->forward_track = find_thread(w, own->forward);
+        own->forward_track = find_thread(w, own->forward, w->t->tracks[track].part);
     }
     uint32_t forward = own->forward_track;
     n->forward_thread = forward != MTP__NONE ? w->threads[forward].number : own->forward;

@@ -496,9 +496,17 @@ static bool put_session(mtp__recorder *r)
 {
     uint64_t clock = (mtp__clock_is_tsc() ? MTP__CLOCK_IS_TSC : 0) |
                      (mtp__clock_trouble() != NULL ? MTP__CLOCK_IN_TROUBLE : 0);
-    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle, clock, 0};
+    const mtp__origin *o = &r->control.origin;
+    uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle,  clock, 0,
+                        o->parent,          o->boot[0],      o->boot[1]};
     memcpy(&words[4], &r->ticks_per_ns, sizeof r->ticks_per_ns);
-    return put_words(r, MTP__CONTROL_SESSION, words, 5);
+    return put_words(r, MTP__CONTROL_SESSION, words, r->config.pool.path != NULL ? 8 : 5);
+}
+
+static bool put_process(mtp__recorder *r)
+{
+    const mtp__origin *o = &r->control.origin;
+    return o->command_length == 0 || put_blob(r, MTP__CONTROL_PROCESS, 1, 0, o->command, o->command_length);
 }
 
 static bool put_cycle(mtp__recorder *r, bool started)
@@ -511,6 +519,8 @@ void mtp__control_session(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
     r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader that finds only one anchor */
+    if (r->config.pool.path != NULL && c->written == 0)
+        mtp__origin_read(&c->origin); /* a forked child's is its own */
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&mtp__names()->lock);
     pthread_mutex_lock(&c->lock);
@@ -518,6 +528,8 @@ void mtp__control_session(mtp__recorder *r)
     mtp__control_keep_names(r);
     pthread_mutex_unlock(&mtp__names()->lock);
     lost_when(r, !put_session(r));
+    if (first)
+        lost_when(r, !put_process(r));
     lost_when(r, !put_cycle(r, true));
     pthread_mutex_unlock(&c->lock);
     mtp__writer_release(before);
@@ -554,6 +566,7 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     c->opening = true;
     reemission x = {r, 0};
     x.lost += !put_session(r);
+    x.lost += !put_process(r);
     x.lost += !put_cycle(r, true);
     for (uint32_t i = 0; i < c->anchors; i++)
         x.lost += !put_anchor(r, &c->anchor[i], true);

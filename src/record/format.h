@@ -123,11 +123,14 @@ static inline uint32_t mtp__payload_next(mtp__payload *p, uint64_t *value)
     X(METADATA, 6, 1) /* 's' (text) or 'j' (JSON), key, NUL, value */                                        \
     X(THREAD, 7, 1)   /* the thread's name; id is its stream, word 2 bits 32 to 63 its OS tid */             \
     X(ANCHOR, 8, 0)   /* ticks; monotonic; realtime; raw; error, all ns; [1: re-emitted in a later epoch] */ \
-    X(SESSION, 9, 0)  /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double */                \
-    X(CYCLE, 10, 0)   /* cycle | started (1) or stopped (0) << 32 */                                         \
-    X(LEDGER, 11, 0)  /* emitted; kept; dropped; lost definitions; dropped by cause ... */                   \
+    X(SESSION, 9,                                                                                            \
+      0)            /* pid; recording flags; cycle; MTP__CLOCK_*; ticks per ns, a double;                  \
+                       * then, if known, the parent's pid; the kernel's boot id, two words (0: unknown) */ \
+    X(CYCLE, 10, 0) /* cycle | started (1) or stopped (0) << 32 */                                           \
+    X(LEDGER, 11, 0)   /* emitted; kept; dropped; lost definitions; dropped by cause ... */                  \
     X(TRACE_ID, 12, 1) /* text */                                                                            \
-    X(DEVICE, 13, 1)   /* the device's name, NUL, its description, a JSON object; id is the mtp_device */
+    X(DEVICE, 13, 1)   /* the device's name, NUL, its description, a JSON object; id is the mtp_device */    \
+    X(PROCESS, 14, 1)  /* the command line: arguments separated by spaces, the first without its folder */
 #define X(sym, value, blob) MTP__CONTROL_##sym = (value),
 typedef enum mtp__control_kind {
     MTP__CONTROL_LIST(X)

@@ -10,6 +10,7 @@
 #define MTP_RECORD_RECORDER_H
 #include <mtprof.h>
 #include "base/intern.h"
+#include "record/origin.h"
 #include "record/pool.h"
 #include "record/registry.h"
 
@@ -42,6 +43,7 @@ typedef struct mtp__control {
     size_t kept_bytes, kept_room;
     mtp__anchor anchor[MTP__ANCHORS_KEPT]; /* of the whole recording, sparser the older they are */
     uint32_t anchors;
+    mtp__origin origin; /* of a recording with a file */
 } mtp__control;
 
 /* The session's interned definitions in one epoch. */

@@ -9,6 +9,10 @@ typedef struct mtp__trace_builder {
     /* The reader guarantees: spans were added track by track, each in order, and the tracks' ranges, the
      * parents (in the TRACK column) and the trace's extent are filled in. */
     bool in_order;
+    /* Several recordings are added one after the other (join.h): where the one being read begins. */
+    struct {
+        uint32_t spans, tracks, memory, instants, details, tensors, tags;
+    } from;
 } mtp__trace_builder;
 
 /* For a reader that sets in_order: sorts the spans of a track, whose ends are known, into the order of the
@@ -38,6 +42,7 @@ bool mtp__trace_reserve_spans(mtp_trace *t, uint64_t count);
 #define MTP__LIST_COUNT_clocks clock_count
 #define MTP__LIST_COUNT_tensors tensor_count
 #define MTP__LIST_COUNT_held held_count
+#define MTP__LIST_COUNT_recordings recording_count
 #define LIST(t, name) (void **)(void *)&(t)->name, &(t)->MTP__LIST_COUNT_##name, sizeof *(t)->name
 uint32_t mtp__list_add(mtp_trace *t, void **list, uint32_t *count, size_t size, const void *item);
 

@@ -35,6 +35,7 @@ typedef struct cutter {
     uint32_t *text_of, *shape_of, *stack_of,
         *track_of;      /* owned: ids in `out`; 0 (tracks: MTP__NONE): not copied yet */
     uint8_t *flow_kept; /* owned: per flow */
+    bool several;       /* processes */
 } cutter;
 
 /* ----------------------------------------------------------------------------------------- patterns */
@@ -177,6 +178,8 @@ static void clip(const cutter *c, int64_t *start, int64_t *end)
 static bool is_wanted_thread(const cutter *c, const mtp__track *track)
 {
     const char *thread = c->options->thread;
+    if (c->options->process != 0 && (track->on_device || (uint64_t)track->pid != c->options->process))
+        return false;
     if (thread == NULL)
         return true;
     char number[24];
@@ -197,6 +200,8 @@ static mtp_status find_threads(cutter *c)
         c->on_track[k] = is_wanted_thread(c, track);
         any |= c->on_track[k];
     }
+    if (!any && c->options->process != 0 && c->options->thread == NULL)
+        return MTP_FAIL(MTP_E_ARG, "there is no process %llu", (unsigned long long)c->options->process);
     if (!any && c->options->thread != NULL)
         return MTP_FAIL(MTP_E_ARG, "no thread has the number or the name '%s'", c->options->thread);
     return MTP_OK;
@@ -246,7 +251,7 @@ static uint8_t keep_device(const cutter *c, uint32_t span, bool on_track)
         return WHOLE;
     if (c->named != NULL)
         return c->named[span] && on_track ? own : DROPPED;
-    if (c->options->thread != NULL)
+    if (c->options->thread != NULL || c->options->process != 0)
         return on_track ? own : DROPPED;
     return launcher == MTP__NONE || c->options->by_time ? own : DROPPED;
 }
@@ -310,6 +315,13 @@ static uint32_t copy_stack(cutter *c, uint32_t id)
             return 0; /* out of memory: latched */
     }
     return c->stack_of[id];
+}
+
+static bool same_process(const mtp_trace *t, uint32_t a, uint32_t b)
+{
+    if (a >= t->track_count || b >= t->track_count)
+        return true; /* unknown: there is only one */
+    return t->tracks[a].pid == t->tracks[b].pid && t->tracks[a].pid_text == t->tracks[b].pid_text;
 }
 
 static uint32_t copy_track(cutter *c, uint32_t id)
@@ -407,6 +419,20 @@ static void copy_spans(cutter *c)
         }
 }
 
+/* Of another process that has nothing in the part, a tag says nothing. */
+static void add_tag(cutter *c, const mtp__tag *tag)
+{
+    mtp__tag copy = *tag;
+    for (uint32_t k = 0;
+         k < c->t->track_count && copy.track != MTP__NONE && c->track_of[copy.track] == MTP__NONE; k++)
+        if (c->track_of[k] != MTP__NONE && same_process(c->t, k, copy.track))
+            copy.track = k;
+    if (copy.track != MTP__NONE && c->several && c->track_of[copy.track] == MTP__NONE)
+        return;
+    copy.track = copy.track != MTP__NONE ? c->track_of[copy.track] : MTP__NONE;
+    mtp__trace_add_tag(c->out, &copy);
+}
+
 static void copy_moments(cutter *c)
 {
     const mtp_trace *t = c->t;
@@ -430,7 +456,7 @@ static void copy_moments(cutter *c)
     }
     for (uint32_t i = 0; i < t->tag_count; i++)
         if (t->tags[i].bytes == 0 && in_windows(c, t->tags[i].ts))
-            mtp__trace_add_tag(c->out, &t->tags[i]);
+            add_tag(c, &t->tags[i]);
 }
 
 static int by_address(const void *a, const void *b)
@@ -442,14 +468,14 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Drops the blocks (sorted by address) that the event frees. */
-static void drop_freed(mtp__tag *blocks, size_t count, const mtp__memory *e)
+static void drop_freed(const mtp_trace *t, mtp__tag *blocks, size_t count, const mtp__memory *e)
 {
     mtp__tag wanted = {.address = e->address, .device_type = e->device_type};
     mtp__tag *at = bsearch(&wanted, blocks, count, sizeof wanted, by_address);
     while (at != NULL && at > blocks && by_address(at - 1, &wanted) == 0)
         at--;
     for (; at != NULL && at < blocks + count && by_address(at, &wanted) == 0; at++)
-        if (at->device_index == e->device_index && at->ts <= e->ts)
+        if (at->device_index == e->device_index && at->ts <= e->ts && same_process(t, at->track, e->track))
             at->bytes = 0;
 }
 
@@ -473,10 +499,10 @@ static void copy_existing(cutter *c)
         qsort(blocks, count, sizeof *blocks, by_address);
     for (uint32_t i = 0; count > 0 && i < t->memory_count; i++)
         if (t->memory[i].bytes < 0 && t->memory[i].ts < c->windows[0].from)
-            drop_freed(blocks, count, &t->memory[i]);
+            drop_freed(t, blocks, count, &t->memory[i]);
     for (size_t i = 0; i < count; i++)
         if (blocks[i].bytes > 0)
-            mtp__trace_add_tag(c->out, &blocks[i]);
+            add_tag(c, &blocks[i]);
     mtp__free(blocks);
 }
 
@@ -588,7 +614,10 @@ static void copy_head(cutter *c)
         mtp__trace_add_meta(out, key.bytes, key.length, json.bytes, json.length);
     }
     out->base_ns = t->base_ns;
-    out->pid = t->pid;
+    out->pid = c->options->process != 0 ? c->options->process : t->pid;
+    out->parent_pid = t->parent_pid;
+    out->command = copy_text(c, t->command);
+    out->zero_ns = t->zero_ns;
     out->format = t->format;
     out->made_window = t->made_window;
     out->without_times = t->without_times;
@@ -624,6 +653,8 @@ static mtp_status prepare(cutter *c)
         c->stack_of == NULL || c->track_of == NULL || c->flow_kept == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a cut of %u spans", t->span_count);
     memset(c->track_of, 0xff, ((size_t)t->track_count + 1) * sizeof *c->track_of);
+    for (uint32_t k = 1; k < t->track_count && !c->several; k++)
+        c->several = !t->tracks[k].on_device && !same_process(t, 0, k);
     mtp_status status = windows_make(c);
     if (status == MTP_OK)
         status = find_threads(c);
@@ -676,15 +707,18 @@ static void cutter_fini(cutter *c)
 
 mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out)
 {
-    static const mtp_cut_options defaults = MTP_CUT_OPTIONS_INIT;
+    const size_t oldest = offsetof(mtp_cut_options, process);
+    mtp_cut_options known = MTP_CUT_OPTIONS_INIT;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     if (trace == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace is NULL");
-    options = options != NULL ? options : &defaults;
-    if (options->size < sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
+    if (options != NULL && options->size < oldest)
+        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, oldest);
+    if (options != NULL)
+        memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
+    options = &known;
     if (options->by_step && options->first_step > options->last_step)
         return MTP_FAIL(MTP_E_ARG, "the range of steps %lld to %lld is empty", (long long)options->first_step,
                         (long long)options->last_step);

@@ -9,7 +9,8 @@
  * same number.
  *
  * Files merged from several processes have every id several times: a call and its op must then be in the same
- * process, and work is launched by the process its device belongs to (device_home).
+ * process, and work is launched by the process its device belongs to (device_home). Recordings that were read
+ * as one trace do not: their ids were shifted (join/join.c).
  */
 #include <string.h>
 #include "base/error.h"
@@ -73,7 +74,7 @@ static bool find_homes(const mtp_trace *t, links *l)
         fine = mtp__pair_put(&of, (uint64_t)track->pid, track->pid_text, l->homes + 1, &is_new) != NULL;
         l->homes += fine && is_new;
     }
-    l->homes = l->homes <= HOMES ? l->homes : 1;
+    l->homes = l->homes <= HOMES && !mtp__is_recording(t) ? l->homes : 1;
     for (uint32_t k = 0; k < t->track_count && fine && l->homes > 1; k++) {
         const mtp__track *track = &t->tracks[k];
         uint64_t *home = mtp__pair_find(&of, (uint64_t)track->pid, track->pid_text);

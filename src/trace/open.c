@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "record/spool/spool.h"
+#include "trace/join/join.h"
 #include "trace/kineto/kineto.h"
 #include "trace/records/from_records.h"
 
@@ -31,7 +32,7 @@ mtp_status mtp__open_input(const char *path, mtp__input *out)
                     : MTP_FAIL(MTP_E_UNSUPPORTED, "a spool can only be read from a file, not from a pipe");
 }
 
-static mtp_status open_spool(const char *file, mtp__tally *tally, mtp_trace **out)
+mtp_status mtp__open_spool(const char *file, mtp__tally *tally, mtp_trace **out)
 {
     mtp_status status = mtp__trace_from_spool(file, tally, out);
     if (tally != NULL && tally->has_devices) {
@@ -41,16 +42,58 @@ static mtp_status open_spool(const char *file, mtp__tally *tally, mtp_trace **ou
     return status;
 }
 
-/* tally: a spool's events are counted there if possible; NULL: they are added to the trace. */
-static mtp_status open_any(const char *path, const mtp_open_options *options, mtp__tally *tally,
-                           mtp_trace **out)
+static mtp_status open_recording(const char *file, const mtp_open_options *options, mtp_trace **out)
+{
+    mtp__tally tally = {0};
+    mtp_status status = mtp__open_spool(file, options->count_only ? &tally : NULL, out);
+    if (status != MTP_OK)
+        return status;
+    mtp_trace *t = *out;
+    if (options->process != 0 && options->process != MTP_PROCESS_MAIN && t->pid != options->process) {
+        status = MTP_FAIL(MTP_E_ARG, "this is the recording of process %llu, not of %llu",
+                          (unsigned long long)t->pid, (unsigned long long)options->process);
+        mtp_trace_destroy(t);
+        *out = NULL;
+        return status;
+    }
+    t->counts = (mtp_trace_info)MTP_TRACE_INFO_INIT;
+    mtp_trace_get_info(t, &t->counts);
+    mtp__tally_add(&tally, &t->counts);
+    t->counted = options->count_only;
+    return MTP_OK;
+}
+
+/* Several recordings, if the path names a folder or a spool with others beside it. *done: it does. */
+static mtp_status open_several(const char *path, const mtp_open_options *options, mtp_trace **out, bool *done)
+{
+    mtp__files files = {0};
+    mtp__input in = {.format = MTP_FORMAT_RECORDING};
+    mtp_status status = options->alone ? MTP_OK : mtp__files_of(path, &files);
+    *done = status != MTP_OK;
+    if (status == MTP_OK && files.count > 0) {
+        bool spool =
+            files.is_spool || mtp__open_input(path, &in) != MTP_OK || in.format == MTP_FORMAT_RECORDING;
+        mtp__source_close(in.source);
+        *done = spool;
+        if (spool)
+            status = mtp__join_open(&files, options, out);
+    }
+    mtp__files_fini(&files);
+    return status;
+}
+
+static mtp_status open_any(const char *path, const mtp_open_options *options, mtp_trace **out)
 {
     mtp__input in;
-    mtp_status status = mtp__open_input(path, &in);
+    bool done;
+    mtp_status status = open_several(path, options, out, &done);
+    if (done)
+        return status;
+    status = mtp__open_input(path, &in);
     if (status != MTP_OK)
         return status;
     if (in.format == MTP_FORMAT_RECORDING)
-        return open_spool(in.file, tally, out);
+        return open_recording(in.file, options, out);
     status = mtp__kineto_read(in.source, options, 0, out);
     if (status == MTP_E_FORMAT && *mtp__source_form(in.source) != 0 &&
         mtp__source_status(in.source) == MTP_OK)
@@ -82,16 +125,17 @@ mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_o
     return status == MTP_OK ? mtp__budget_begin(to->max_memory, outer) : status;
 }
 
-static mtp_status open_tallied(const char *path, const mtp_open_options *options, mtp__tally *tally,
-                               mtp_trace **out)
+mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
 {
+    if (out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     mtp_open_options known;
     mtp__budget outer;
     mtp_status status = mtp__open_begin(path, options, &known, &outer);
     if (status != MTP_OK)
         return status;
-    status = open_any(path, &known, tally, out);
+    status = open_any(path, &known, out);
     if (status == MTP_E_NOMEM && !mtp__budget_exceeded())
         mtp__advise("read it where there is more memory, or record less");
     mtp__budget_end(&outer);
@@ -103,31 +147,77 @@ static mtp_status open_tallied(const char *path, const mtp_open_options *options
     return MTP_OK;
 }
 
-mtp_status mtp_trace_open(const char *path, const mtp_open_options *options, mtp_trace **out)
-{
-    if (out == NULL)
-        return MTP_FAIL(MTP_E_ARG, "out is NULL");
-    return open_tallied(path, options, NULL, out);
-}
-
 mtp_status mtp_trace_file_info(const char *path, const mtp_open_options *options, mtp_trace_info *out)
 {
     mtp_trace *trace;
-    mtp__tally tally = {0};
-    mtp_trace_info all = MTP_TRACE_INFO_INIT;
+    mtp_open_options known;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
-    mtp_status status = open_tallied(path, options, &tally, &trace);
+    mtp_status status = mtp__open_read_options(options, &known);
+    known.size = sizeof known;
+    known.count_only = true;
+    if (status == MTP_OK)
+        status = mtp_trace_open(path, &known, &trace);
     if (status != MTP_OK)
         return status;
     status = mtp_trace_get_info(trace, out); /* rejects an impossible size */
-    if (status == MTP_OK) {
-        size_t size = out->size;
-        mtp_trace_get_info(trace, &all);
-        mtp__tally_add(&tally, &all);
-        memcpy(out, &all, size < sizeof all ? size : sizeof all);
-        out->size = size;
-    }
     mtp_trace_destroy(trace);
     return status;
+}
+
+/* -------------------------------------------------------------------------------------------- recordings */
+
+size_t mtp_trace_recording_count(const mtp_trace *trace)
+{
+    if (trace == NULL || !mtp__is_recording(trace))
+        return 0;
+    return trace->recording_count > 0 ? trace->recording_count : 1;
+}
+
+mtp_status mtp_trace_recording(const mtp_trace *t, size_t index, mtp_recording_info *out)
+{
+    if (t == NULL || out == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
+    if (out->size < offsetof(mtp_recording_info, info) || out->size > MTP__STRUCT_MAX)
+        return MTP_FAIL(MTP_E_ABI, "recording size %zu, oldest known is %zu", out->size,
+                        offsetof(mtp_recording_info, info));
+    if (index >= mtp_trace_recording_count(t))
+        return MTP_FAIL(MTP_E_ARG, "no recording %zu of %zu", index, mtp_trace_recording_count(t));
+    mtp_recording_info all = MTP_RECORDING_INFO_INIT;
+    if (t->recording_count == 0) {
+        all.file = t->source;
+        all.command = mtp__trace_get_text(t, t->command).bytes;
+        all.pid = t->pid;
+        all.parent = t->parent_pid;
+        mtp_trace_get_info(t, &all.info);
+    } else {
+        const mtp__joined *r = &t->recordings[index];
+        all.file = mtp__trace_get_text(t, r->file).bytes;
+        all.command = mtp__trace_get_text(t, r->command).bytes;
+        all.problem = mtp__trace_get_text(t, r->problem).bytes;
+        all.pid = r->pid;
+        all.parent = r->parent;
+        all.by_wall_clock = r->by_wall_clock;
+        all.info = r->info;
+    }
+    all.size = out->size;
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+    return MTP_OK;
+}
+
+mtp_status mtp_trace_files(const char *path, bool (*each)(void *user, const char *file), void *user)
+{
+    mtp__files files;
+    if (path == NULL || each == NULL)
+        return MTP_FAIL(MTP_E_ARG, "path or each is NULL");
+    mtp_status status = mtp__files_of(path, &files);
+    if (status != MTP_OK) {
+        MTP_NOTE("%s", mtp__open_name(path));
+        return status;
+    }
+    bool wanted = files.count > 0 || each(user, path);
+    for (uint32_t i = 0; wanted && i < files.count; i++)
+        wanted = each(user, files.path[i]);
+    mtp__files_fini(&files);
+    return MTP_OK;
 }

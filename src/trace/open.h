@@ -3,6 +3,7 @@
 #define MTP_TRACE_OPEN_H
 #include "base/budget.h"
 #include "trace/json/source.h"
+#include "trace/records/tally.h"
 
 /* Converts a caller's options to the current struct; older callers have a shorter one, NULL means the
  * defaults. MTP_E_ABI. */
@@ -19,4 +20,6 @@ typedef struct mtp__input {
 /* Recognises a file's format by its first bytes; "-": standard input. MTP_E_UNSUPPORTED: a spool in a pipe. */
 mtp_status mtp__open_input(const char *path, mtp__input *out);
 const char *mtp__open_name(const char *path); /* for messages */
+/* tally: events are counted there if possible; NULL, or with device work: they are added to the trace. */
+mtp_status mtp__open_spool(const char *file, mtp__tally *tally, mtp_trace **out);
 #endif

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "base/os.h"
+#include "base/pair_map.h"
 #include "trace/build.h"
 
 #define LIST_FIRST 16u
@@ -73,6 +74,7 @@ void mtp_trace_destroy(mtp_trace *t)
     mtp__free(t->clocks);
     mtp__free(t->tensors);
     mtp__free(t->held);
+    mtp__free(t->recordings);
     mtp__free(t->launcher);
     mtp__intern_fini(&t->text);
     mtp__free(t);
@@ -569,12 +571,12 @@ void mtp__trace_extent_by_tracks(mtp_trace *t, int64_t end)
 {
     mtp__span_memory *c = &t->builder->spans;
     t->first_ns = t->last_ns = end;
-    for (uint32_t k = 0; k < t->track_count; k++)
+    for (uint32_t k = t->builder->from.tracks; k < t->track_count; k++)
         if (t->tracks[k].count > 0 && COLUMN(c, START, int64_t)[t->tracks[k].first] < t->first_ns)
             t->first_ns = COLUMN(c, START, int64_t)[t->tracks[k].first];
-    for (uint32_t i = 0; i < t->memory_count; i++)
+    for (uint32_t i = t->builder->from.memory; i < t->memory_count; i++)
         t->first_ns = t->memory[i].ts < t->first_ns ? t->memory[i].ts : t->first_ns;
-    for (uint32_t i = 0; i < t->instant_count; i++)
+    for (uint32_t i = t->builder->from.instants; i < t->instant_count; i++)
         t->first_ns = t->instants[i].ts < t->first_ns ? t->instants[i].ts : t->first_ns;
 }
 
@@ -673,6 +675,28 @@ uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span)
     return low;
 }
 
+uint32_t *mtp__trace_homes(const mtp_trace *t, uint32_t *count)
+{
+    mtp__pair_map of = {0};
+    uint32_t *home = mtp__calloc((size_t)t->track_count + 1, sizeof *home);
+    bool is_new;
+    *count = 0;
+    for (uint32_t k = 0; k < t->track_count && home != NULL; k++) {
+        const mtp__track *track = &t->tracks[k];
+        const uint64_t *number = mtp__pair_put(
+            &of, (uint64_t)track->pid, (uint64_t)track->pid_text << 1 | track->on_device, *count, &is_new);
+        if (number == NULL) {
+            mtp__free(home);
+            home = NULL;
+            break;
+        }
+        home[k] = (uint32_t)*number;
+        *count += is_new;
+    }
+    mtp__pair_map_fini(&of);
+    return home;
+}
+
 /* The size before members were appended. */
 #define INFO_V1 offsetof(mtp_trace_info, bad_durations)
 
@@ -683,6 +707,12 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     if (to->size < INFO_V1)
         return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", to->size, INFO_V1);
     mtp_trace_info all = MTP_TRACE_INFO_INIT, *out = &all;
+    if (t->counted) {
+        all = t->counts;
+        all.size = to->size;
+        memcpy(to, &all, to->size < sizeof all ? to->size : sizeof all);
+        return MTP_OK;
+    }
     out->spans = t->span_count;
     for (uint32_t k = 0; k < t->track_count; k++)
         if (t->tracks[k].on_device)

@@ -89,6 +89,7 @@ typedef struct mtp__tensor {
     uint64_t number, storage; /* number 0: unknown */
     uint16_t device;
     uint8_t dtype; /* mtp_dtype */
+    uint32_t part; /* whose address `storage` is: mtp__track.part */
 } mtp__tensor;
 
 /* One part of what an object holds (mtp_op_hold). */
@@ -108,6 +109,7 @@ typedef struct mtp__track {
     uint32_t pid_text, tid_text; /* 0, or the text if the file has strings there */
     uint32_t name;               /* text: the thread's name, or 0 */
     int64_t sort_index;          /* INT64_MIN: none */
+    uint32_t part; /* of several recordings that are read as one (join.h), the one that it is from; else 0 */
     bool on_device;
     bool crossing;         /* while reading records: spans did not end in stack order */
     uint32_t first, count; /* finish(): its spans */
@@ -145,6 +147,7 @@ typedef struct mtp__tag {
     uint16_t device_type;
     int16_t device_index;
     uint32_t category; /* mtp_memory_category */
+    uint32_t track;    /* of the process whose address it is; MTP__NONE: unknown */
     int64_t bytes;     /* > 0: a block allocated before the recording; 0: whichever block is live */
 } mtp__tag;
 
@@ -174,6 +177,14 @@ typedef struct mtp__step {
     int64_t start, end;
     int64_t number;
 } mtp__step;
+
+/* One of several recordings that were read as one trace. */
+typedef struct mtp__joined {
+    uint32_t file, command, problem; /* text; problem: why it could not be read, 0: it was */
+    uint64_t pid, parent;            /* 0: unknown */
+    bool by_wall_clock;              /* of another boot or machine */
+    mtp_trace_info info;             /* of itself; times are those of the trace */
+} mtp__joined;
 
 enum { /* of a span, while building: TRACK becomes the parent column */
     MTP__COLUMN_START,
@@ -213,10 +224,12 @@ struct mtp_trace {
     mtp__meta *metadata;
     mtp__step *steps; /* by start */
     mtp__clock_info *clocks;
-    mtp__tensor *tensors; /* [0] is unused */
-    mtp__held *held;      /* [0] is unused */
+    mtp__tensor *tensors;    /* [0] is unused */
+    mtp__held *held;         /* [0] is unused */
+    mtp__joined *recordings; /* [0] is the main process; none if it was read from one file */
     uint32_t detail_count, shape_count, stack_count, track_count, process_count, memory_count, tag_count,
-        instant_count, flow_count, metadata_count, step_count, clock_count, tensor_count, held_count;
+        instant_count, flow_count, metadata_count, step_count, clock_count, tensor_count, held_count,
+        recording_count;
 
     /* finish(): for a device span, the CPU span that launched it (the op, not a runtime call inside it);
      * MTP__NONE: unknown. NULL if there are none */
@@ -226,6 +239,9 @@ struct mtp_trace {
     int64_t base_ns;           /* Unix time of ts 0 */
     int64_t first_ns, last_ns; /* finish(): of all spans and instants */
     uint64_t pid;              /* of the recorded process; 0: unknown */
+    uint64_t parent_pid;       /* 0: unknown */
+    uint32_t command;          /* text: its command line; 0: unknown */
+    int64_t zero_ns;           /* recording: CLOCK_MONOTONIC at ts 0 */
     mtp_format format;         /* of what it was read from; see mtp__is_recording */
     bool clock_uncertain;      /* the machine's clocks were unreliable: see mtp_trace_info */
     bool without_times;        /* an execution trace: times only give the order */
@@ -241,6 +257,8 @@ struct mtp_trace {
     bool damaged_header;     /* spool: one of its two copies is damaged */
     mtp_outcome outcome;     /* spool: how the recording ended */
     uint32_t flags_recorded; /* MTP_WITH_* and activities, if known */
+    bool counted;            /* only the numbers are here (mtp_open_options.count_only): see counts */
+    mtp_trace_info counts;   /* if counted */
     char source[256];        /* where it came from, for messages */
 
     mtp__span_memory columns;           /* owned: memory behind the span columns above */
@@ -295,6 +313,8 @@ static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t 
     return t->details + (t->detail != NULL ? t->detail[span] : 0);
 }
 uint32_t mtp__trace_track_of(const mtp_trace *t, uint32_t span);
+/* By track, which process it is of: 0 to *count - 1. Owned by the caller; NULL: out of memory. */
+uint32_t *mtp__trace_homes(const mtp_trace *t, uint32_t *count);
 /* The innermost span of the track that is running at `ts`, its end included; MTP__NONE: none. */
 uint32_t mtp__trace_span_at(const mtp_trace *t, uint32_t track, int64_t ts);
 /* Kineto's "External id". Ops and annotations have their own ids; runtime calls and device work have their

@@ -56,17 +56,25 @@ static bool find_forwards(forwards *f, const mtp_trace *t, const uint32_t *backw
     return true;
 }
 
+/* The tracks of one recording: several in a trace each have their own threads and sequence numbers. */
+typedef struct stretch {
+    uint32_t first, end;
+} stretch;
+
+/* The spans of these tracks, which are stored one after the other. */
+static stretch spans_of(const mtp_trace *t, stretch in)
+{
+    return (stretch){t->tracks[in.first].first, t->tracks[in.end - 1].first + t->tracks[in.end - 1].count};
+}
+
 /* How well a track matches a forward thread: an op for each of its numbers. For a second derivative there are
  * only the engine's scopes. */
-static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t *backward, uint64_t thread,
-                          uint32_t track)
+static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t *backward, stretch in,
+                          uint64_t thread, uint32_t track)
 {
+    const stretch spans = spans_of(t, in);
     uint32_t votes = 0;
-    if (t->tracks[track].on_device)
-        return 0;
-    if (mtp__is_recording(t) && (uint64_t)t->tracks[track].tid == thread)
-        return UINT32_MAX;
-    for (uint32_t i = 0; i < t->span_count; i++)
+    for (uint32_t i = spans.first; i < spans.end; i++)
         if (backward[i] == i && mtp__trace_detail(t, i)->forward_thread == thread) {
             const forward *there = find(f, mtp__trace_detail(t, i)->sequence, track);
             votes += there == NULL ? 0 : there->op ? 3 : 1;
@@ -74,27 +82,38 @@ static uint32_t votes_for(const forwards *f, const mtp_trace *t, const uint32_t 
     return votes;
 }
 
-/* A file names forward threads by torch's own numbers, 1, 2, ... */
-static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward)
+/* A recording names forward threads by the system's numbers, a file by torch's own, 1, 2, ... */
+static uint32_t track_of_thread(const forwards *f, const mtp_trace *t, const uint32_t *backward, stretch in,
+                                uint64_t thread)
 {
-    for (uint32_t i = 0; i < t->span_count; i++) {
+    uint32_t most = 0, best = MTP__NONE;
+    for (uint32_t k = in.first; k < in.end && mtp__is_recording(t); k++)
+        if (!t->tracks[k].on_device && (uint64_t)t->tracks[k].tid == thread)
+            return k;
+    for (uint32_t k = in.first; k < in.end; k++) {
+        uint32_t votes = t->tracks[k].on_device ? 0 : votes_for(f, t, backward, in, thread, k);
+        if (votes > most) {
+            most = votes;
+            best = k;
+        }
+    }
+    return best;
+}
+
+static void find_threads(forwards *f, const mtp_trace *t, const uint32_t *backward, stretch in)
+{
+    const stretch spans = spans_of(t, in);
+    f->threads = 0;
+    for (uint32_t i = spans.first; i < spans.end; i++) {
         uint64_t thread = backward[i] == i ? mtp__trace_detail(t, i)->forward_thread : 0;
         unsigned n = 0;
         while (n < f->threads && f->thread[n].thread != thread)
             n++;
         if (thread == 0 || n < f->threads || n == THREADS)
             continue;
-        uint32_t most = 0;
         f->threads++;
         f->thread[n].thread = thread;
-        f->thread[n].track = MTP__NONE;
-        for (uint32_t k = 0; k < t->track_count; k++) {
-            uint32_t votes = votes_for(f, t, backward, thread, k);
-            if (votes > most) {
-                most = votes;
-                f->thread[n].track = k;
-            }
-        }
+        f->thread[n].track = track_of_thread(f, t, backward, in, thread);
     }
 }
 
@@ -108,6 +127,18 @@ static uint32_t forward_op(const forwards *f, const mtp__detail *d)
     return MTP__NONE;
 }
 
+static void find_ops(forwards *f, const mtp_trace *t, const uint32_t *backward, uint32_t *op)
+{
+    for (stretch in = {0, 0}; in.first < t->track_count; in.first = in.end) {
+        while (in.end < t->track_count && t->tracks[in.end].part == t->tracks[in.first].part)
+            in.end++;
+        find_threads(f, t, backward, in);
+        const stretch spans = spans_of(t, in);
+        for (uint32_t i = spans.first; i < spans.end; i++)
+            op[i] = backward[i] != MTP__NONE ? forward_op(f, mtp__trace_detail(t, backward[i])) : 0;
+    }
+}
+
 mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out)
 {
     forwards f = {0};
@@ -119,11 +150,8 @@ mtp_status mtp__forward_of(const mtp_trace *t, mtp__scratch *out)
         find_backward(t, in);
         ok = find_forwards(&f, t, in);
     }
-    if (ok) {
-        find_threads(&f, t, in);
-        for (uint32_t i = 0; i < t->span_count; i++)
-            op[i] = in[i] != MTP__NONE ? forward_op(&f, mtp__trace_detail(t, in[i])) : 0;
-    }
+    if (ok)
+        find_ops(&f, t, in, op);
     mtp__hash_map_fini(&f.map);
     mtp__scratch_free(&backward);
     return ok ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the forward ops of %u spans", t->span_count);

@@ -315,13 +315,23 @@ static void step_marks(mtp__chrome *w)
     MTP__OUT(&w->out, "]");
 }
 
+static bool has_several_processes(const mtp__chrome *w)
+{
+    uint32_t hosts = 0;
+    for (uint32_t i = 0; i < w->row_count; i++)
+        hosts += !w->rows[i].on_device;
+    return hosts > 1;
+}
+
 /* Categories of blocks, and which are preexisting: rows [ts, address, device type, device index, category,
- * bytes or 0]. Not events, so that other readers' totals and views are unaffected. */
+ * bytes or 0], and with several processes the pid. Not events, so that other readers' totals and views are
+ * unaffected. */
 static void memory_tags(mtp__chrome *w)
 {
     const mtp_trace *t = w->t;
     if (t->tag_count == 0 || w->options.without_args)
         return;
+    const bool several = has_several_processes(w);
     MTP__OUT(&w->out, ",\n  \"mtprofMemory\": [");
     for (uint32_t i = 0; i < t->tag_count; i++) {
         const mtp__tag *tag = &t->tags[i];
@@ -338,6 +348,10 @@ static void memory_tags(mtp__chrome *w)
         p = mtp__put_u64(p, tag->category);
         p = MTP__PUT(p, ", ");
         p = mtp__put_i64(p, tag->bytes);
+        if (several && tag->track < t->track_count) {
+            p = MTP__PUT(p, ", ");
+            p = mtp__put_u64(p, w->lanes[w->first_lane[tag->track]].pid);
+        }
         w->out.at = MTP__PUT(p, "]");
     }
     MTP__OUT(&w->out, "\n  ]");

@@ -129,6 +129,12 @@ static bool link_work(mtp__chrome *w, void *user, const mtp__track *track, uint3
     return add(w, link);
 }
 
+/* Threads of different recordings in one trace may have the same number. */
+static uint64_t thread_of(const mtp__track *track, uint64_t number)
+{
+    return number ^ (uint64_t)track->part << 32;
+}
+
 /* Like torch: of the ops with the same sequence number, the one that starts last made the node; the node's
  * own span is inside the engine's, and its first run counts. Value: forward | backward << 32. */
 static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, uint32_t span,
@@ -138,7 +144,7 @@ static bool note_backward(mtp__chrome *w, void *user, const mtp__track *track, u
     bool is_new;
     if (d->sequence < 0 || !mtp__is_of_backward(t, span))
         return true;
-    uint64_t thread = d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid;
+    uint64_t thread = thread_of(track, d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid);
     uint64_t *pair =
         mtp__pair_put(user, thread, (uint64_t)d->sequence, (uint64_t)span << 32 | MTP__NONE, &is_new);
     if (pair == NULL)
@@ -155,7 +161,7 @@ static bool note_forward(mtp__chrome *w, void *user, const mtp__track *track, ui
     const mtp_trace *t = w->t;
     if (d->sequence < 0 || mtp__is_of_backward(t, span))
         return true;
-    uint64_t *pair = mtp__pair_find(user, (uint64_t)track->tid, (uint64_t)d->sequence);
+    uint64_t *pair = mtp__pair_find(user, thread_of(track, (uint64_t)track->tid), (uint64_t)d->sequence);
     if (pair == NULL || t->start[span] > t->start[*pair >> 32])
         return true;
     uint32_t forward = (uint32_t)*pair;
@@ -169,7 +175,7 @@ static bool link_backward(mtp__chrome *w, void *user, const mtp__track *track, u
 {
     if (d->sequence < 0 || !mtp__is_of_backward(w->t, span))
         return true;
-    uint64_t thread = d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid;
+    uint64_t thread = thread_of(track, d->forward_thread != 0 ? d->forward_thread : (uint64_t)track->tid);
     uint64_t *pair = mtp__pair_find(user, thread, (uint64_t)d->sequence);
     if (pair == NULL || *pair >> 32 != span || (uint32_t)*pair == MTP__NONE)
         return true;

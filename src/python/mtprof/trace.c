@@ -39,10 +39,8 @@ static void trace_dealloc(PyObject *self)
 }
 
 /* Losses are reported as warnings, not only in info(). */
-static bool warn_of_losses(const mtp_trace *trace, const char *path)
+static bool warn_of_losses_in(const char *path, mtp_trace_info i)
 {
-    mtp_trace_info i = MTP_TRACE_INFO_INIT;
-    mtp_trace_get_info(trace, &i);
     if (i.missing_chunks > 0 &&
         PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                          "%s is truncated: %llu chunks are missing at its end, with their records", path,
@@ -58,16 +56,46 @@ static bool warn_of_losses(const mtp_trace *trace, const char *path)
                (unsigned long long)i.damaged_chunks, (unsigned long long)i.chunks) == 0;
 }
 
+/* Of several recordings, each by its own name. */
+static bool warn_of_losses(const mtp_trace *trace, const char *path)
+{
+    mtp_trace_info i = MTP_TRACE_INFO_INIT;
+    mtp_trace_get_info(trace, &i);
+    if (mtp_trace_recording_count(trace) < 2)
+        return warn_of_losses_in(path, i);
+    for (size_t k = 0; k < mtp_trace_recording_count(trace); k++) {
+        mtp_recording_info r = MTP_RECORDING_INFO_INIT;
+        mtp_trace_recording(trace, k, &r);
+        if (r.problem[0] != 0 &&
+            PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s: not read: %s", r.file, r.problem) < 0)
+            return false;
+        if (r.by_wall_clock &&
+            PyErr_WarnFormat(
+                PyExc_RuntimeWarning, 1,
+                "%s is of another boot or machine: it is placed by the time of day, which may be off",
+                r.file) < 0)
+            return false;
+        if (!warn_of_losses_in(r.file, r.info))
+            return false;
+    }
+    return true;
+}
+
 static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"", "max_memory", NULL};
-    PyObject *path, *most = Py_None;
+    static char *names[] = {"", "max_memory", "process", "alone", NULL};
+    PyObject *path, *most = Py_None, *process = Py_None;
+    int alone = 0;
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O:open", names, PyUnicode_FSConverter, &path, &most))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOp:open", names, PyUnicode_FSConverter, &path, &most,
+                                     &process, &alone))
         return NULL;
     if (most != Py_None)
         options.max_memory = PyLong_AsUnsignedLongLong(most);
+    if (process != Py_None && !PyErr_Occurred())
+        options.process = PyLong_AsUnsignedLongLong(process);
+    options.alone = alone != 0;
     if (PyErr_Occurred()) {
         Py_DECREF(path);
         return NULL;
@@ -87,6 +115,29 @@ static PyObject *trace_open(PyObject *type, PyObject *args, PyObject *kwargs)
         result = mtpn_trace_object(trace);
     Py_DECREF(path);
     return result;
+}
+
+static PyObject *trace_recordings(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const mtp_trace *trace = ((mtpn_trace *)self)->trace;
+    PyObject *list = PyList_New(0);
+    for (size_t k = 0; list != NULL && k < mtp_trace_recording_count(trace); k++) {
+        mtp_recording_info r = MTP_RECORDING_INFO_INIT;
+        typedef unsigned long long u;
+        mtp_trace_recording(trace, k, &r);
+        PyObject *one = Py_BuildValue(
+            "{sN sN sN sK sK sO sK sK sK sK sK ss}", "file", PyUnicode_DecodeFSDefault(r.file), "command",
+            PyUnicode_DecodeFSDefault(r.command), "problem", PyUnicode_DecodeFSDefault(r.problem), "pid",
+            (u)r.pid, "parent", (u)r.parent, "by_wall_clock", r.by_wall_clock ? Py_True : Py_False, "spans",
+            (u)r.info.spans, "memory_events", (u)r.info.memory_events, "tracks", (u)r.info.tracks, "emitted",
+            (u)r.info.ledger.emitted, "dropped", (u)r.info.ledger.dropped, "outcome",
+            mtp_outcome_text(r.info.outcome));
+        if (one == NULL || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
 }
 
 static PyObject *trace_info(PyObject *self, PyObject *unused)
@@ -404,6 +455,9 @@ int mtpn_trace_init(PyObject *module)
         {"tree", mtpn_tree_object, METH_NOARGS, PyDoc_STR("All events as one tree, with tensor ids.")},
         {"text", mtpn_trace_text, METH_O, PyDoc_STR("text(id): the text of an id in the columns.")},
         {"info", trace_info, METH_NOARGS, PyDoc_STR("Counts, times and losses, as a dict.")},
+        {"recordings", trace_recordings, METH_NOARGS,
+         PyDoc_STR(
+             "The recordings in the trace, a dict for each, the main process's first; none if it is JSON.")},
         {"chrome", trace_chrome, METH_VARARGS,
          PyDoc_STR(
              "chrome(path, name, more=None, without=0): write Kineto/Chrome JSON; .gz by suffix. more: "

@@ -98,21 +98,32 @@ static size_t read_numbers(mtp__kineto *k, const mtp__json_value *array, mtp__de
     return count;
 }
 
+/* Any track of the process: the events come first. */
+static uint32_t track_of_process(const mtp_trace *t, int64_t pid)
+{
+    for (uint32_t i = 0; i < t->track_count; i++)
+        if (t->tracks[i].pid == pid && t->tracks[i].pid_text == 0 && !t->tracks[i].on_device)
+            return i;
+    return MTP__NONE;
+}
+
 void mtp__kineto_memory_row(mtp__kineto *k, const mtp__json_value *row)
 {
-    mtp__decimal n[6];
-    mtp__tag tag = {0};
+    mtp__decimal n[7];
+    mtp__tag tag = {.track = MTP__NONE};
     uint64_t type, category;
-    int64_t index;
-    if (row->kind != '[' || read_numbers(k, row, n, 6) != 6 || !mtp__decimal_round(&n[0], 3, &tag.ts) ||
-        !mtp__decimal_unsigned(&n[1], &tag.address) || !mtp__decimal_unsigned(&n[2], &type) ||
-        type > UINT16_MAX || !mtp__decimal_signed(&n[3], &index) || index < -1 || index > INT16_MAX ||
-        !mtp__decimal_unsigned(&n[4], &category) || category >= MTP_MEMORY_CATEGORIES ||
-        !mtp__decimal_signed(&n[5], &tag.bytes) || tag.bytes < 0)
+    int64_t index, pid;
+    size_t count = row->kind == '[' ? read_numbers(k, row, n, 7) : 0;
+    if (count < 6 || !mtp__decimal_round(&n[0], 3, &tag.ts) || !mtp__decimal_unsigned(&n[1], &tag.address) ||
+        !mtp__decimal_unsigned(&n[2], &type) || type > UINT16_MAX || !mtp__decimal_signed(&n[3], &index) ||
+        index < -1 || index > INT16_MAX || !mtp__decimal_unsigned(&n[4], &category) ||
+        category >= MTP_MEMORY_CATEGORIES || !mtp__decimal_signed(&n[5], &tag.bytes) || tag.bytes < 0)
         return;
     tag.device_type = (uint16_t)type;
     tag.device_index = (int16_t)index;
     tag.category = (uint32_t)category;
+    if (count == 7 && mtp__decimal_signed(&n[6], &pid))
+        tag.track = track_of_process(k->trace, pid);
     mtp__trace_add_tag(k->trace, &tag);
 }
 

@@ -58,7 +58,7 @@ static int64_t end_unfinished(mtp__reader *r)
     return mtp__ticks_to_ns(&r->dict.line, latest);
 }
 
-mtp_status mtp__reader_complete(mtp__reader *r, mtp_trace **out)
+void mtp__reader_complete(mtp__reader *r)
 {
     mtp_trace *t = r->t;
     mtp__reader_close_stream(r);
@@ -71,18 +71,16 @@ mtp_status mtp__reader_complete(mtp__reader *r, mtp_trace **out)
             t->tracks[k].first = t->tracks[k].count = 0, t->tracks[k].crossing = false;
     }
     name_late(r);
-    for (uint32_t k = 0; k < t->track_count && !t->builder->out_of_memory; k++)
+    for (uint32_t k = t->builder->from.tracks; k < t->track_count && !t->builder->out_of_memory; k++)
         if (t->tracks[k].crossing)
             mtp__trace_nest_track(t, &t->tracks[k]);
     mtp__trace_extent_by_tracks(t, end);
     mtp__device_add(&r->devices, t, &r->dict);
     t->builder->in_order = true;
-    add_steps(r, end);
+    if (r->dict.placing == NULL || r->dict.placing->part == 0) /* the main process's are those of the trace */
+        add_steps(r, end);
     mtp__dictionary_add_process(&r->dict);
     mtp__device_describe_all(t, &r->dict);
     t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
-    mtp_status status = mtp__trace_finish(t);
-    if (status == MTP_OK)
-        *out = t;
-    return status;
+    t->zero_ns = r->dict.line.zero_ns;
 }

@@ -62,12 +62,16 @@ void mtp__dictionary_fini(mtp__dictionary *d)
                                    &d->frames, &d->stacks,        &d->texts};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         id_list_fini(lists[i]);
-    mtp__ticks_fini(&d->line);
+    if (d->placing == NULL || d->placing->line == NULL || d->line.point != d->placing->line->point)
+        mtp__ticks_fini(&d->line);
     mtp__free(d->streams);
     mtp__free(d->devices);
     mtp__free(d->stops);
     mtp__free(d->part);
-    mtp__symbols_fini(&d->symbols);
+    if (d->placing == NULL)
+        mtp__symbols_fini(&d->symbols);
+    else
+        *d->placing->symbols = d->symbols;
 }
 
 void mtp__dictionary_rewind(mtp__dictionary *d)
@@ -205,6 +209,9 @@ static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid,
         if (d->second_pass)
             mtp__trace_set_meta_text(t, "trace_id", blob, length);
         break;
+    case MTP__CONTROL_PROCESS:
+        t->command = mtp__trace_text(t, blob, length);
+        break;
     default:
         break; /* from a newer writer */
     }
@@ -267,6 +274,20 @@ static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
         d->trace->builder->out_of_memory = true;
 }
 
+static void read_session(mtp__dictionary *d, const uint64_t *w, uint32_t count)
+{
+    mtp_trace *t = d->trace;
+    t->pid = count > 0 ? w[0] : 0;
+    t->flags_recorded = count > 1 ? (uint32_t)w[1] : 0;
+    d->clock = count > 3 ? w[3] : 0;
+    t->clock_uncertain |= (d->clock & MTP__CLOCK_IN_TROUBLE) != 0;
+    if (count >= 5)
+        memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
+    t->parent_pid = count > 5 ? w[5] : 0;
+    if (count > 7)
+        memcpy(d->boot, &w[6], sizeof d->boot);
+}
+
 static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
 {
     switch (kind) {
@@ -275,12 +296,7 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
             read_anchor(d, w, count);
         break;
     case MTP__CONTROL_SESSION:
-        d->trace->pid = count > 0 ? w[0] : 0;
-        d->trace->flags_recorded = count > 1 ? (uint32_t)w[1] : 0;
-        if (count >= 5)
-            memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
-        if (count >= 4 && (w[3] & MTP__CLOCK_IN_TROUBLE) != 0)
-            d->trace->clock_uncertain = true;
+        read_session(d, w, count);
         break;
     case MTP__CONTROL_CYCLE:
         if (count > 0 && w[0] >> 32 == 0 && !d->second_pass)
@@ -290,7 +306,8 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
         read_ledger(d->trace, w, count);
         break;
     default:
-        read_blob(d, kind, w, count);
+        if (!d->glance || kind == MTP__CONTROL_PROCESS)
+            read_blob(d, kind, w, count);
     }
 }
 
@@ -354,9 +371,15 @@ void mtp__dictionary_add_process(mtp__dictionary *d)
         fclose(f);
     if (n > 0 && name[n - 1] == '\n')
         n--;
+    const mtp__placing *p = d->placing;
     mtp__process process = {.pid = (int64_t)d->trace->pid,
-                            .name = mtp__trace_text(d->trace, name, n),
+                            .name = n > 0 ? mtp__trace_text(d->trace, name, n) : d->trace->command,
                             .labels = mtp__trace_text(d->trace, "CPU", 3),
                             .sort_index = (int64_t)d->trace->pid};
+    if (p != NULL) {
+        process.pid_text = p->pid_text;
+        process.name = p->label;
+        process.sort_index = p->part;
+    }
     mtp__trace_add_process(d->trace, &process);
 }

@@ -29,8 +29,22 @@ typedef struct mtp__cycle_stop {
     uint64_t ticks;
 } mtp__cycle_stop;
 
+/* For one of several recordings that become one trace (trace/join.h): where it goes. */
+typedef struct mtp__placing {
+    uint32_t part;              /* its number; 0: the main process */
+    uint32_t pid_text;          /* text: sets it apart from an earlier one with the same pid; 0: none */
+    uint32_t label;             /* text: the process's name in the trace; 0: unknown */
+    const mtp__tick_line *line; /* borrowed: ticks to ns for all of them; NULL: its own anchors, and ... */
+    int64_t zero_ns;            /* ... this time of its CLOCK_MONOTONIC is ts 0 */
+    mtp__symbols *symbols;      /* borrowed: the modules looked up for earlier ones */
+} mtp__placing;
+
 typedef struct mtp__dictionary {
     mtp_trace *trace;
+    const mtp__placing *placing; /* borrowed; NULL: it is the whole trace */
+    bool glance;                 /* only the process and the clock are wanted */
+    uint64_t boot[2];            /* of the kernel; 0: unknown */
+    uint64_t clock;              /* MTP__CLOCK_* */
     mtp__id_list names, session_names, shapes, frames, stacks, texts;
     mtp__tick_line line;
     double ticks_per_ns;

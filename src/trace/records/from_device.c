@@ -1,5 +1,6 @@
 /* trace/records/from_device.c - see from_device.h. */
 #include "trace/records/from_device.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/bisect.h"
@@ -129,16 +130,17 @@ static void add_clocks(const mtp__device_works *d, mtp_trace *t)
 
 /* ---------------------------------------------------------------------------------------- annotations */
 
-/* The innermost annotation around each CPU span, itself included: parents come before their children. */
-static uint32_t *annotations_around(const mtp__span_memory *c)
+/* The innermost annotation around each CPU span of the recording, which begins at `from`, itself included:
+ * parents come before their children. */
+static uint32_t *annotations_around(const mtp__span_memory *c, uint32_t from)
 {
     const uint32_t *parent = COLUMN(c, TRACK, uint32_t);
     const uint8_t *category = COLUMN(c, CATEGORY, uint8_t);
-    uint32_t *around = mtp__calloc((size_t)c->count + 1, sizeof *around);
-    for (uint32_t i = 0; around != NULL && i < c->count; i++)
-        around[i] = category[i] == MTP__CATEGORY_USER_ANNOTATION ? i
-                    : parent[i] != MTP__NONE                     ? around[parent[i]]
-                                                                 : MTP__NONE;
+    uint32_t *around = mtp__calloc((size_t)(c->count - from) + 1, sizeof *around);
+    for (uint32_t i = from; around != NULL && i < c->count; i++)
+        around[i - from] = category[i] == MTP__CATEGORY_USER_ANNOTATION ? i
+                           : parent[i] != MTP__NONE                     ? around[parent[i] - from]
+                                                                        : MTP__NONE;
     return around;
 }
 
@@ -146,7 +148,7 @@ static bool map_launches(const mtp_trace *t, mtp__pair_map *by_correlation)
 {
     const mtp__span_memory *c = &t->builder->spans;
     bool is_new;
-    for (uint32_t i = 0; i < c->count; i++) {
+    for (uint32_t i = t->builder->from.spans; i < c->count; i++) {
         uint64_t id = t->details[COLUMN(c, DETAIL, uint32_t)[i]].correlation;
         if (id != 0 && mtp__pair_put(by_correlation, id, 0, i, &is_new) == NULL)
             return false;
@@ -187,15 +189,16 @@ static bool add_annotations(mtp__device_works *d, mtp_trace *t)
             return true;
     const mtp__span_memory *c = &t->builder->spans;
     mtp__pair_map launches = {0}, shadows = {0};
-    uint32_t *around = annotations_around(c);
+    const uint32_t from = t->builder->from.spans;
+    uint32_t *around = annotations_around(c, from);
     bool good = around != NULL && map_launches(t, &launches);
     for (uint32_t i = 0; i < works && good; i++) {
         const uint64_t *launch = mtp__pair_find(&launches, d->work[i].word[5], 0);
-        uint32_t a = launch != NULL && d->work[i].word[5] != 0 ? around[*launch] : MTP__NONE;
+        uint32_t a = launch != NULL && d->work[i].word[5] != 0 ? around[*launch - from] : MTP__NONE;
         while (a != MTP__NONE && good) {
             uint32_t above = COLUMN(c, TRACK, uint32_t)[a];
             good = extend(d, t, &shadows, a, i);
-            a = above != MTP__NONE ? around[above] : MTP__NONE;
+            a = above != MTP__NONE ? around[above - from] : MTP__NONE;
         }
     }
     mtp__pair_map_fini(&launches);
@@ -233,11 +236,26 @@ static int64_t default_stream(const mtp__device_works *d, uint32_t device)
     return (int64_t)number;
 }
 
-static void add_track(const mtp__device_works *d, mtp_trace *t, const pending_work *p)
+/* Processes that share a device have streams of their own, which may have the same numbers. */
+static uint32_t stream_name(mtp_trace *t, const mtp__dictionary *dict, int64_t stream)
 {
+    char text[64];
+    if (dict->placing == NULL || dict->placing->part == 0)
+        return 0;
+    int n = snprintf(text, sizeof text, "stream %lld (process %llu)", (long long)stream,
+                     (unsigned long long)t->pid);
+    return mtp__trace_text(t, text, (size_t)n);
+}
+
+static void add_track(const mtp__device_works *d, mtp_trace *t, const mtp__dictionary *dict,
+                      const pending_work *p)
+{
+    int64_t stream = stream_of(p) != 0 ? (int64_t)stream_of(p) : default_stream(d, device_of(p));
     mtp__track track = {.pid = (int64_t)MTP_DEVICE_INDEX(device_of(p)),
-                        .tid = stream_of(p) != 0 ? (int64_t)stream_of(p) : default_stream(d, device_of(p)),
+                        .tid = stream,
+                        .name = stream_name(t, dict, stream),
                         .sort_index = INT64_MIN,
+                        .part = dict->placing != NULL ? dict->placing->part : 0,
                         .on_device = true,
                         .first = t->builder->spans.count};
     mtp__trace_add_track(t, &track);
@@ -290,7 +308,7 @@ void mtp__device_add(mtp__device_works *d, mtp_trace *t, mtp__dictionary *dict)
     for (uint32_t i = 0; i < d->work_count && !t->builder->out_of_memory; i++) {
         const pending_work *p = &d->work[i];
         if (i == 0 || device_of(p - 1) != device_of(p) || stream_of(p - 1) != stream_of(p))
-            add_track(d, t, p);
+            add_track(d, t, dict, p);
         if (t->builder->out_of_memory)
             break;
         add_span(d, t, dict, p);

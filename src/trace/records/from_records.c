@@ -43,7 +43,10 @@ static void stream_open(mtp__reader *r, const mtp__chunk *chunk)
     r->fresh = MTP__NONE;
     if (r->stream != chunk->stream || r->track == MTP__NONE) {
         const mtp__stream_info *info = mtp__dictionary_stream(&r->dict, chunk->stream);
+        const mtp__placing *placing = r->dict.placing;
         mtp__track track = {.pid = (int64_t)r->t->pid,
+                            .pid_text = placing != NULL ? placing->pid_text : 0,
+                            .part = placing != NULL ? placing->part : 0,
                             .tid = info != NULL ? (int64_t)info->tid : (int64_t)chunk->stream,
                             .name = info != NULL ? info->name : 0,
                             .sort_index = INT64_MIN,
@@ -225,20 +228,29 @@ static void reader_fini(mtp__reader *r)
 
 static mtp_status finish(mtp__reader *r, mtp_status status, mtp_trace **out)
 {
-    if (status == MTP_OK)
-        status = mtp__reader_complete(r, out);
-    else
+    if (status == MTP_OK) {
+        mtp__reader_complete(r);
+        status = mtp__trace_finish(r->t);
+        *out = status == MTP_OK ? r->t : NULL;
+    } else {
         mtp_trace_destroy(r->t);
+    }
     reader_fini(r);
     return status;
 }
 
-static mtp_status reader_init(mtp__reader *r, const char *source)
+static void reader_begin(mtp__reader *r, mtp_trace *t)
 {
     memset(r, 0, sizeof *r);
     r->track = r->fresh = MTP__NONE;
-    mtp_status status = mtp__trace_create(&r->t);
-    r->dict.trace = r->t;
+    r->t = r->dict.trace = t;
+}
+
+static mtp_status reader_init(mtp__reader *r, const char *source)
+{
+    mtp_trace *t;
+    mtp_status status = mtp__trace_create(&t);
+    reader_begin(r, t);
     if (status == MTP_OK)
         snprintf(r->t->source, sizeof r->t->source, "%s", source);
     return status;
@@ -253,6 +265,13 @@ static void passes(mtp__reader *r)
         r->t->builder->out_of_memory = true;
     mtp__ticks_finish(&r->dict.line, r->dict.ticks_per_ns);
     r->t->clock_faults += r->dict.line.faults;
+    const mtp__placing *placing = r->dict.placing;
+    if (placing != NULL && placing->line != NULL) {
+        mtp__ticks_fini(&r->dict.line);
+        r->dict.line = *placing->line;
+    } else if (placing != NULL) {
+        r->dict.line.zero_ns = placing->zero_ns;
+    }
     r->dict.second_pass = true;
 }
 
@@ -313,6 +332,21 @@ mtp_status mtp_profile_trace(mtp_profile *prof, mtp_trace **out)
     return finish(&r, status, out);
 }
 
+static mtp_status read_spool(mtp__reader *r, const char *path)
+{
+    mtp__spool_report report = {0};
+    mtp_status status = mtp__find_moment(path, &r->until);
+    if (status == MTP_OK)
+        status = read_control(r, &(source){.path = path, .report = &report});
+    if (status == MTP_OK && !r->t->builder->out_of_memory) {
+        mtp__dictionary_complete(&r->dict, &report.header);
+        passes(r);
+        status = mtp__spool_visit(path, on_chunk, r, &report);
+    }
+    mtp__dictionary_report(r->t, &report, r->nameless);
+    return status;
+}
+
 mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace **out)
 {
     mtp__reader r;
@@ -320,16 +354,39 @@ mtp_status mtp__trace_from_spool(const char *path, mtp__tally *tally, mtp_trace 
     mtp_status status = reader_init(&r, path);
     if (status != MTP_OK)
         return status;
-    mtp__spool_report report = {0};
     r.tally = tally;
-    status = mtp__find_moment(path, &r.until);
-    if (status == MTP_OK)
-        status = read_control(&r, &(source){.path = path, .report = &report});
-    if (status == MTP_OK && !r.t->builder->out_of_memory) {
-        mtp__dictionary_complete(&r.dict, &report.header);
-        passes(&r);
-        status = mtp__spool_visit(path, on_chunk, &r, &report);
-    }
-    mtp__dictionary_report(r.t, &report, r.nameless);
+    status = read_spool(&r, path);
     return finish(&r, status, out);
+}
+
+mtp_status mtp__trace_add_spool(mtp_trace *trace, const char *path, const mtp__placing *placing)
+{
+    mtp__reader r;
+    reader_begin(&r, trace);
+    r.dict.placing = placing;
+    r.dict.symbols = *placing->symbols;
+    mtp_status status = read_spool(&r, path);
+    if (status == MTP_OK)
+        mtp__reader_complete(&r);
+    if (status == MTP_OK && trace->builder->out_of_memory)
+        status = MTP_FAIL(MTP_E_NOMEM, "a trace of %u spans so far", trace->builder->spans.count);
+    reader_fini(&r);
+    return status;
+}
+
+static mtp_status on_control(void *user, const mtp__chunk *chunk, const uint64_t *words, uint32_t count)
+{
+    return mtp__dictionary_read(user, chunk, words, count);
+}
+
+mtp_status mtp__trace_glance(mtp_trace *trace, const char *path, mtp__dictionary *out,
+                             mtp__spool_report *report)
+{
+    *out = (mtp__dictionary){.trace = trace, .glance = true};
+    mtp_status status = mtp__spool_visit_control(path, on_control, out, report);
+    if (status == MTP_OK)
+        mtp__dictionary_complete(out, &report->header);
+    if (status == MTP_OK && trace->builder->out_of_memory)
+        status = MTP_FAIL(MTP_E_NOMEM, "the clock of a recording");
+    return status;
 }

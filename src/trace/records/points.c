@@ -18,8 +18,13 @@ static void read_memory(mtp__reader *r, const uint64_t *w, uint64_t ticks, unsig
     int64_t ts = mtp__ticks_to_ns(&r->dict.line, ticks);
     ts += ts == r->closed_ns; /* it came after: an event at the end's own time would count as inside */
     if (kind == MTP__KIND_TAG || (kind == MTP__KIND_EXISTING && (int64_t)w[3] > 0)) {
-        mtp__tag item = {
-            ts, w[2], type, index, (uint32_t)w[1] & 0xff, kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
+        mtp__tag item = {.ts = ts,
+                         .address = w[2],
+                         .device_type = type,
+                         .device_index = index,
+                         .category = (uint32_t)w[1] & 0xff,
+                         .track = r->track,
+                         .bytes = kind == MTP__KIND_EXISTING ? (int64_t)w[3] : 0};
         mtp__trace_add_tag(r->t, &item);
     } else if (kind == MTP__KIND_MEMORY) {
         mtp__memory item = {.ts = ts,

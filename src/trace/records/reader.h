@@ -83,6 +83,6 @@ void mtp__read_point(mtp__reader *r, unsigned kind, const uint64_t *w, uint32_t 
 /* from_records.c: ends the current stream. */
 void mtp__reader_close_stream(mtp__reader *r);
 
-/* complete.c: on success the trace is *out. */
-mtp_status mtp__reader_complete(mtp__reader *r, mtp_trace **out);
+/* complete.c: the recording is complete, the trace is not (mtp__trace_finish). */
+void mtp__reader_complete(mtp__reader *r);
 #endif

@@ -265,7 +265,7 @@ void mtp__read_tensors(mtp__reader *r, const uint64_t *w, uint32_t words)
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t *at = w + 2 + 2 * (size_t)i;
         mtp__tensor tensor = {at[0] & (((uint64_t)1 << 48) - 1), at[1] & (((uint64_t)1 << 56) - 1),
-                              (uint16_t)(at[0] >> 48), (uint8_t)(at[1] >> 56)};
+                              (uint16_t)(at[0] >> 48), (uint8_t)(at[1] >> 56), 0};
         uint32_t id = mtp__trace_add_tensor(r->t, &tensor);
         first = first != 0 ? first : id;
     }

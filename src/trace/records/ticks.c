@@ -179,11 +179,17 @@ static void take(mtp__tick_line *line, walk *w, uint32_t i, double known)
     line->point[w->used++] = p;
 }
 
+void mtp__ticks_sort(mtp__tick_line *line)
+{
+    if (line->count > 1)
+        qsort(line->point, line->count, sizeof *line->point, by_ticks);
+}
+
 void mtp__ticks_finish(mtp__tick_line *line, double ticks_per_ns)
 {
     if (line->count == 0)
         return;
-    qsort(line->point, line->count, sizeof *line->point, by_ticks);
+    mtp__ticks_sort(line);
     double known = reference(line, ticks_per_ns);
     walk w = {.used = 1, .rate = known};
     line->zero_ns = line->point[0].ns;

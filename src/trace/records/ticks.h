@@ -42,6 +42,7 @@ typedef struct mtp__tick_line {
 
 /* Impossible anchors are skipped, and counted. false: out of memory. */
 bool mtp__ticks_add(mtp__tick_line *line, const mtp__anchor *anchor);
+void mtp__ticks_sort(mtp__tick_line *line); /* by ticks: for one who looks at the points before finish() */
 void mtp__ticks_finish(mtp__tick_line *line, double ticks_per_ns); /* after the last add */
 void mtp__ticks_fini(mtp__tick_line *line);
 void mtp__ticks_seek(mtp__tick_line *line, uint64_t ticks); /* selects the segment */
