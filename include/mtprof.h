@@ -686,6 +686,10 @@ MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, pattern
 /* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */
 MTP_API const char *mtp_profile_spool_kept(const mtp_profile *prof);
 
+/* Shown for a thread instead of the kernel's name, in this and later recordings, until the thread ends. At most
+ * 63 bytes of UTF-8 are kept. os_thread: its id (gettid), 0: the calling thread. "" takes the name back. */
+MTP_API void mtp_thread_name(int64_t os_thread, const char *text);
+
 /* -------------------------------------------------------------------------------------------- ledger */
 
 /* Why a record was dropped. X(symbol, value, text). Ids reach files: append only. */

@@ -143,6 +143,7 @@ static void thread_ended(void *arg)
     w->gone = 1;
     mtp__registry_unlock();
     mtp__writer_leave(w);
+    mtp__thread_name_forget(t->tid);
     mtp__details_cache_free(t->cache);
     mtp__page_free(t);
 }

@@ -5,6 +5,7 @@
 #ifndef MTP_RECORD_REGISTRY_H
 #define MTP_RECORD_REGISTRY_H
 #include <mtprof.h>
+#include "record/thread_names.h"
 #include "record/writer.h"
 
 typedef struct mtp__thread {
@@ -12,7 +13,7 @@ typedef struct mtp__thread {
     struct mtp__thread *next, *prev;
     uint32_t stream; /* its number in the process, from 1 */
     int32_t tid;
-    char name[16];          /* as last written to the control stream */
+    char name[MTP__THREAD_NAME_ROOM]; /* as last written to the control stream */
     uint64_t joined;        /* id of the recording that it has joined; 0: none */
     uint64_t rested;        /* the registry's: when it was last seen at rest */
     uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
