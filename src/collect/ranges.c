@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "collect/ranges.h"
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,12 +255,14 @@ uint32_t mtp__range_name(const char *domain, const char *text)
         text = "?";
     if (domain == NULL || *domain == 0)
         return mtp_name(text);
-    size_t length = strlen(domain) + 2 + strlen(text);
-    if (length >= sizeof near)
-        joined = malloc(length + 1);
+    size_t prefix = strlen(domain), length = prefix + 2 + strlen(text);
+    if (length > sizeof near)
+        joined = malloc(length);
     if (joined == NULL)
         return mtp_name(text);
-    snprintf(joined, length + 1, "%s::%s", domain, text);
+    memcpy(joined, domain, prefix);
+    memcpy(joined + prefix, "::", 2);
+    memcpy(joined + prefix + 2, text, length - prefix - 2);
     uint32_t name = mtp_name_n(joined, length);
     if (joined != near)
         free(joined);

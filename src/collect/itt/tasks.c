@@ -2,6 +2,7 @@
  *
  * Timestamps that a program passes itself (the _ex calls) are ignored: a scope begins and ends now.
  */
+#define _GNU_SOURCE
 #include <stddef.h>
 #include <string.h>
 #include "collect/itt/itt.h"
