@@ -1,6 +1,6 @@
 /* record/registry.h - the threads that have recorded: how they join, rest and leave; and forks.
  *
- * A thread enters at its first record and leaves by a key destructor when it ends.
+ * A thread enters at its first record and leaves by a key destructor when it ends, in the last round of them.
  */
 #ifndef MTP_RECORD_REGISTRY_H
 #define MTP_RECORD_REGISTRY_H
@@ -19,6 +19,7 @@ typedef struct mtp__thread {
     uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
     uintptr_t signal_stack; /* its own: the last one seen, and its size; 0: none (mtp__frame_is_gone) */
     size_t signal_stack_bytes;
+    uint32_t rounds;         /* its own: of key destructors that it has been in */
     bool first;              /* the process's first thread */
     bool stuck;              /* did not come to rest when asked to; it keeps its chunk */
     uint64_t counted, named; /* id of the recording that counted it last; of the one that has its name */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -224,9 +225,15 @@ static void one_thread_records_into_one_profile_after_the_other(void **state)
 
 static pthread_key_t late_key;
 static uint64_t late_marks;
+static _Thread_local unsigned late_round;
+static unsigned late_wanted; /* the round of destructors in which it records; the library leaves in the last */
 
 static void late(void *arg)
 {
+    if (++late_round < late_wanted) {
+        pthread_setspecific(late_key, arg);
+        return;
+    }
     for (uintptr_t i = 0; i < (uintptr_t)arg; i++) {
         mtp_mark(MTP_NAME("late"));
         MTP_SCOPE ("late") {
@@ -247,6 +254,19 @@ static void *ends_late(void *arg)
     return NULL;
 }
 
+static void run_late_threads(int count, unsigned round)
+{
+    assert_int_equal(pthread_key_create(&late_key, late), 0);
+    late_wanted = round;
+    late_marks = 0;
+    for (int i = 0; i < count; i++) {
+        pthread_t t;
+        pthread_create(&t, NULL, ends_late, (void *)(uintptr_t)7);
+        pthread_join(t, NULL);
+    }
+    pthread_key_delete(late_key);
+}
+
 static void records_of_a_thread_past_its_end_are_counted(void **state)
 {
     (void)state;
@@ -255,12 +275,7 @@ static void records_of_a_thread_past_its_end_are_counted(void **state)
     };
     mtp_profile_config c = test_config(NULL);
     mtp_profile *prof = test_start(&c); /* creates the library's key first: ours is destroyed after it */
-    assert_int_equal(pthread_key_create(&late_key, late), 0);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_t t;
-        pthread_create(&t, NULL, ends_late, (void *)(uintptr_t)7);
-        pthread_join(t, NULL);
-    }
+    run_late_threads(THREADS, PTHREAD_DESTRUCTOR_ITERATIONS);
     assert_int_equal(late_marks, THREADS * 7 * 4);
     assert_ok(mtp_profile_stop(prof));
     mtp_ledger l = ledger_of(prof);
@@ -270,7 +285,21 @@ static void records_of_a_thread_past_its_end_are_counted(void **state)
     assert_int_equal(l.threads, THREADS + 1);
     assert_balanced(prof);
     mtp_profile_destroy(prof);
-    pthread_key_delete(late_key);
+}
+
+static void records_of_a_threads_destructors_are_kept(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    for (unsigned round = 1; round < PTHREAD_DESTRUCTOR_ITERATIONS; round++)
+        run_late_threads(1, round);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_ledger l = ledger_of(prof);
+    assert_int_equal(l.dropped, 0);
+    assert_int_equal(l.kept, (PTHREAD_DESTRUCTOR_ITERATIONS - 1) * (2 + 7 * 7) + 1);
+    assert_balanced(prof);
+    mtp_profile_destroy(prof);
 }
 
 /* ----------------------------------------------------------- a handler in the middle of a thread's life */
@@ -532,6 +561,7 @@ int main(void)
         TEST(thousands_of_short_threads_are_counted_exactly),
         TEST(one_thread_records_into_one_profile_after_the_other),
         TEST(records_of_a_thread_past_its_end_are_counted),
+        TEST(records_of_a_threads_destructors_are_kept),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
         TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),
