@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include "record/details.h"
+#include "record/emit/emit.h"
 #include "record/epoch.h"
 #include "record/profile.h"
 #include "record/recorder.h"
@@ -114,7 +115,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
     uint32_t mask = 0;
     if ((gate & MTP_CPU) == 0) {
         mtp__writer_leave(w);
-        return 0;
+        return mtp__emit_begin(NULL, name, NULL, 0);
     }
     if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
@@ -196,6 +197,8 @@ static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mt
     uint64_t words[2];
     if (may_end(w, gate, token))
         emit_end(w, gate, token, words, 2, 0);
+    else if (token == MTP__TOKEN_EMITTED)
+        mtp__emit_end();
 }
 
 static __attribute__((noinline)) void end_again(mtp_token token)
@@ -228,7 +231,7 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
     uint32_t gate;
     mtp__writer *w = enter(MTP_CPU, &gate);
     if (w == NULL)
-        return 0;
+        return mtp__emit_begin(NULL, 0, text, length);
     if (thread_in(w) == NULL) {
         mtp__writer_leave(w);
         return 0;
@@ -332,8 +335,10 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     uint64_t words[WORDS_MAX];
     op->token = 0;
     mtp__writer *w = enter(MTP_CPU, &gate);
-    if (w == NULL)
+    if (w == NULL) {
+        op->token = op->size >= sizeof *op ? mtp__emit_begin(op, op->name, text, length) : 0;
         return;
+    }
     if (op->size < sizeof *op || thread_in(w) == NULL) {
         mtp__writer_leave(w);
         return;
@@ -385,8 +390,11 @@ void mtp__op_end(mtp_op *op)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read(), mask = 0;
-    if (!may_end(w, gate, token))
+    if (!may_end(w, gate, token)) {
+        if (token == MTP__TOKEN_EMITTED)
+            mtp__emit_end();
         return;
+    }
     uint64_t words[4];
     size_t count = 2;
     if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0) {
