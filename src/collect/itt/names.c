@@ -4,7 +4,7 @@
  * Nothing is ever freed: ITT has no call for it.
  *
  * A task is shown as "domain::task", so that tasks of different libraries stay apart in tables and viewers.
- * PyTorch's are shown by their own name, as torch.profiler does.
+ * PyTorch's are shown by their own name, as torch.profiler does, and so are those of mtp_tool_push().
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -119,7 +119,8 @@ bool mtp__itt_is_op(const mtp__itt_domain *domain)
 
 static const char *prefix_of(const mtp__itt_domain *domain)
 {
-    return domain->name != NULL && strcmp(domain->name, "PyTorch") != 0 ? domain->name : "";
+    const char *name = domain->name != NULL ? domain->name : "";
+    return strcmp(name, "PyTorch") != 0 && strcmp(name, "mtprof") != 0 ? name : "";
 }
 
 static __attribute__((noinline)) mtp__itt_shown *add_shown(const mtp__itt_domain *domain, void **list,

@@ -25,6 +25,7 @@ from typing import Any
 
 import mtprof
 from mtprof import record_function
+from mtprof.emit import emit_itt, emit_nvtx
 
 from mindtorch_v2.profiler.event import FunctionEvent, FunctionEventAvg, MemRecordsAcc
 from mindtorch_v2.profiler.events import EventList, _EventSource, _RowSource
@@ -625,39 +626,6 @@ def _refuse(constant: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------- other tools
-
-
-class _Emit:
-    """Ops as ranges of another tool. This build does not support it: entering warns, and the block runs normally."""
-
-    _tool = ""
-
-    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        self.enabled, self.record_shapes, self.entered = enabled, record_shapes, False
-
-    def __enter__(self) -> _Emit | None:
-        if not self.enabled:
-            return None
-        if self.entered:
-            raise RuntimeError(f"{self._tool} annotation context manager is not reentrant")
-        self.entered = True
-        warnings.warn(f"{self._tool} is not supported in this build: no ranges are emitted", stacklevel=2)
-        return self
-
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
-        return False
-
-
-class emit_itt(_Emit):
-    """Ops as ITT ranges, for Intel VTune."""
-
-    _tool = "ITT"
-
-
-class emit_nvtx(_Emit):
-    """Ops as NVTX ranges, for NVIDIA's tools."""
-
-    _tool = "NVTX"
 
 
 class EnforceUnique:
