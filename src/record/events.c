@@ -192,13 +192,19 @@ static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
     return false;
 }
 
+static __attribute__((noinline, cold)) void end_emitted(mtp_token token)
+{
+    if (token == MTP__TOKEN_EMITTED)
+        mtp__emit_end();
+}
+
 static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mtp_token token)
 {
     uint64_t words[2];
     if (may_end(w, gate, token))
         emit_end(w, gate, token, words, 2, 0);
-    else if (token == MTP__TOKEN_EMITTED)
-        mtp__emit_end();
+    else
+        end_emitted(token);
 }
 
 static __attribute__((noinline)) void end_again(mtp_token token)
@@ -327,6 +333,12 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
     return token;
 }
 
+static __attribute__((noinline, cold)) void begin_emitted(mtp_op *op, const char *text, size_t length)
+{
+    if (op->size >= sizeof *op)
+        op->token = mtp__emit_begin(op, op->name, text, length);
+}
+
 /* text: its name; NULL: op->name is used. */
 static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
                                                            const void *caller)
@@ -335,8 +347,8 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     uint64_t words[WORDS_MAX];
     op->token = 0;
     mtp__writer *w = enter(MTP_CPU, &gate);
-    if (w == NULL) {
-        op->token = op->size >= sizeof *op ? mtp__emit_begin(op, op->name, text, length) : 0;
+    if (UNLIKELY(w == NULL)) {
+        begin_emitted(op, text, length);
         return;
     }
     if (op->size < sizeof *op || thread_in(w) == NULL) {
@@ -390,9 +402,8 @@ void mtp__op_end(mtp_op *op)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read(), mask = 0;
-    if (!may_end(w, gate, token)) {
-        if (token == MTP__TOKEN_EMITTED)
-            mtp__emit_end();
+    if (UNLIKELY(!may_end(w, gate, token))) {
+        end_emitted(token);
         return;
     }
     uint64_t words[4];

@@ -281,12 +281,13 @@ static void begin_text(mtp_op *op, const domain *d, const char *text)
 static mtp_token begin(const domain *d, const mtp__nvtx_event *e)
 {
     message m;
-    char args[ARGS_ROOM] = MTP_ARGS_MEMBERS;
+    char args[ARGS_ROOM];
     mtp_op op = MTP_OP_INIT(0);
     if (e == NULL)
         return 0;
     read_message(&m, e);
     op.kind = MTP_SCOPE_USER;
+    memcpy(args, MTP_ARGS_MEMBERS, 1);
     size_t n = 1;
     if (e->category != 0)
         n += put_category(args + n, sizeof args - n, d, e->category);
@@ -302,17 +303,18 @@ static mtp_token begin(const domain *d, const mtp__nvtx_event *e)
         mtp_op_begin(&op);
     else
         begin_text(&op, d, m.text);
-    __atomic_store_n(&recorded, true, __ATOMIC_RELAXED);
     return op.token;
 }
 
-/* The common case: no payload, no category. */
+/* The common cases: no payload, no category, and a name that needs no prefix. */
 static inline mtp_token begin_event(const domain *d, const mtp__nvtx_event *e)
 {
-    if (e != NULL && e->category == 0 && e->payload_type == 0 && e->message_type == MTP__NVTX_REGISTERED &&
-        e->message.registered != NULL) {
-        __atomic_store_n(&recorded, true, __ATOMIC_RELAXED);
-        return mtp_scope_begin(((const registered *)e->message.registered)->name);
+    __atomic_store_n(&recorded, true, __ATOMIC_RELAXED);
+    if (e != NULL && e->category == 0 && e->payload_type == 0) {
+        if (e->message_type == MTP__NVTX_REGISTERED && e->message.registered != NULL)
+            return mtp_scope_begin(((const registered *)e->message.registered)->name);
+        if (e->message_type == MTP__NVTX_ASCII && e->message.ascii != NULL && d == unnamed)
+            return mtp_scope_begin_text(e->message.ascii, strlen(e->message.ascii));
     }
     return begin(d, e);
 }
