@@ -14,9 +14,9 @@ typedef struct mtp__thread {
     uint32_t stream; /* its number in the process, from 1 */
     int32_t tid;
     char name[MTP__THREAD_NAME_ROOM]; /* as last written to the control stream */
-    uint64_t joined;        /* id of the recording that it has joined; 0: none */
-    uint64_t rested;        /* the registry's: when it was last seen at rest */
-    uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
+    uint64_t joined;                  /* id of the recording that it has joined; 0: none */
+    uint64_t rested;                  /* the registry's: when it was last seen at rest */
+    uint64_t rest_cpu;                /* the registry's: its CPU time when it was asked to come to rest */
     uintptr_t signal_stack; /* its own: the last one seen, and its size; 0: none (mtp__frame_is_gone) */
     size_t signal_stack_bytes;
     uint32_t rounds;         /* its own: of key destructors that it has been in */

@@ -226,7 +226,8 @@ static void one_thread_records_into_one_profile_after_the_other(void **state)
 static pthread_key_t late_key;
 static uint64_t late_marks;
 static _Thread_local unsigned late_round;
-static unsigned late_wanted; /* the round of destructors in which it records; the library leaves in the last */
+static unsigned
+    late_wanted; /* the round of destructors in which it records; the library leaves in the last */
 
 static void late(void *arg)
 {

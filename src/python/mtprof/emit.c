@@ -64,7 +64,8 @@ static PyObject *thread_name(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"emit_start", emit_start, METH_VARARGS, PyDoc_STR("Ops become ranges of the tool: (tool, record_shapes).")},
+    {"emit_start", emit_start, METH_VARARGS,
+     PyDoc_STR("Ops become ranges of the tool: (tool, record_shapes).")},
     {"emit_stop", emit_stop, METH_NOARGS, PyDoc_STR("Ends emit_start().")},
     {"tool_attached", tool_attached, METH_O, PyDoc_STR("Does the tool listen?")},
     {"tool_push", tool_push, METH_VARARGS, PyDoc_STR("Begins a range of the tool: (tool, text).")},
