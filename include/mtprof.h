@@ -165,7 +165,8 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
  * recording. By keeping it per object, a framework detects the first use in a recording in one comparison. */
 #define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
 
-MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
+MTP_API extern uint32_t mtp__recording;  /* read through mtp_recording() */
+MTP_API extern uint32_t mtp__collecting; /* private: 1 once a collector profiles this process */
 
 #ifndef MTP_DISABLE
 MTP__INLINE uint32_t mtp_recording(void)

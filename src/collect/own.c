@@ -96,9 +96,6 @@ static void write_own(void)
     mtp_profile_destroy(own.profile);
 }
 
-/* Each collector has its own copy of this file: the word that the first one takes is in libmtprof. */
-extern uint32_t mtp__collecting;
-
 static void start_own(const char *out)
 {
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
@@ -131,6 +128,7 @@ void mtp__own_start(const mtp__collector *collector)
 {
     const char *file = getenv("MTPROF_OUT");
     own.collector = collector;
+    /* Each collector has its own copy of this file: the word that the first one takes is in libmtprof. */
     if (getenv("MTPROF_RUN") != NULL || __atomic_exchange_n(&mtp__collecting, 1, __ATOMIC_RELAXED) != 0)
         return;
     if (file != NULL && *file != 0) {

@@ -6,9 +6,7 @@
 
 static _Atomic(mtp_profile *) active; /* borrowed */
 
-/* 1: a collector profiles this process (collect/own.c, of which each collector has its own copy). */
-extern MTP_API uint32_t mtp__collecting;
-uint32_t mtp__collecting;
+MTP_API uint32_t mtp__collecting;
 
 bool mtp__profile_claim(mtp_profile *prof)
 {

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "record/thread_names.h"
 
 static void wait_for(sem_t *sem)
 {
@@ -303,6 +304,53 @@ static void records_of_a_threads_destructors_are_kept(void **state)
     mtp_profile_destroy(prof);
 }
 
+/* ---------------------------------------------------------------------------------------------- names */
+
+static void name_is(const char *given, const char *expected)
+{
+    char shown[MTP__THREAD_NAME_ROOM] = "";
+    int32_t tid = (int32_t)syscall(SYS_gettid);
+    mtp_thread_name(0, given);
+    assert_int_equal(mtp__thread_name_given(tid, shown), expected[0] != 0);
+    assert_string_equal(shown, expected);
+}
+
+static void *takes_a_name(void *arg)
+{
+    name_is("a worker", "a worker");
+    MTP_SCOPE ("named") {
+    }
+    *(int32_t *)arg = (int32_t)syscall(SYS_gettid);
+    return NULL;
+}
+
+static void threads_have_the_name_they_were_given_until_they_end(void **state)
+{
+    (void)state;
+    char shown[MTP__THREAD_NAME_ROOM];
+    name_is("main", "main");
+    name_is("0123456789012345678901234567890123456789012345678901234567890\xc3\xa4\xc3\xa4",
+            "0123456789012345678901234567890123456789012345678901234567890\xc3\xa4");
+    name_is("0123456789012345678901234567890123456789012345678901234567890x\xc3\xa4",
+            "0123456789012345678901234567890123456789012345678901234567890x");
+    name_is("", "");
+    mtp_thread_name(0, NULL);
+    for (int32_t tid = 1000000; tid < 1000000 + 5000;
+         tid++) /* more than there is room for: the newest stay */
+        mtp_thread_name(tid, "other");
+    assert_true(mtp__thread_name_given(1000000 + 4999, shown));
+    assert_false(mtp__thread_name_given(1000000, shown));
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    int32_t tid = 0;
+    pthread_t t;
+    pthread_create(&t, NULL, takes_a_name, &tid);
+    pthread_join(t, NULL);
+    assert_false(mtp__thread_name_given(tid, shown));
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
+}
+
 /* ----------------------------------------------------------- a handler in the middle of a thread's life */
 
 static mtp__testpoint raise_at;
@@ -563,6 +611,7 @@ int main(void)
         TEST(one_thread_records_into_one_profile_after_the_other),
         TEST(records_of_a_thread_past_its_end_are_counted),
         TEST(records_of_a_threads_destructors_are_kept),
+        TEST(threads_have_the_name_they_were_given_until_they_end),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
         TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),
