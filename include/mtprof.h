@@ -176,7 +176,8 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
  * recording. By keeping it per object, a framework detects the first use in a recording in one comparison. */
 #define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
 
-MTP_API extern uint32_t mtp__recording; /* read through mtp_recording() */
+MTP_API extern uint32_t mtp__recording;  /* read through mtp_recording() */
+MTP_API extern uint32_t mtp__collecting; /* private: 1 once a collector profiles this process */
 
 #ifndef MTP_DISABLE
 MTP__INLINE uint32_t mtp_recording(void)
@@ -790,6 +791,33 @@ MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL befor
 MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, patterns expanded; NULL: none yet */
 /* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */
 MTP_API const char *mtp_profile_spool_kept(const mtp_profile *prof);
+
+/* Shown for a thread instead of the kernel's name, in this and later recordings, until the thread ends. At most
+ * 63 bytes of UTF-8 are kept. os_thread: its id (gettid), 0: the calling thread. "" takes the name back. */
+MTP_API void mtp_thread_name(int64_t os_thread, const char *text);
+
+/* ---------------------------------------------------------------------------------------- other tools */
+
+/* Tools that show ranges of a program: Intel VTune (ITT) and NVIDIA Nsight (NVTX). They name their collector in the
+ * environment, INTEL_LIBITTNOTIFY64 and NVTX_INJECTION64_PATH. Without one, the calls below do nothing. */
+typedef enum mtp_tool {
+    MTP_TOOL_ITT = 0,
+    MTP_TOOL_NVTX = 1
+} mtp_tool;
+
+MTP_API bool mtp_tool_attached(mtp_tool tool); /* is there a collector? Loads it at the first call */
+
+/* From start to stop, ops and scopes of all threads are ranges of the tool, except while a profile records: then
+ * they are its events, and nothing else. With NVTX, a range's text has the op's sequence number, a number for each
+ * call and, with record_shapes, the sizes of its inputs: "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]".
+ * A second start fails with MTP_E_BUSY. */
+MTP_API mtp_status mtp_emit_start(mtp_tool tool, bool record_shapes);
+MTP_API void mtp_emit_stop(void);
+
+/* A range or mark of the program's own. push and pop return the range's level, negative if the tool does not say. */
+MTP_API int mtp_tool_push(mtp_tool tool, const char *text);
+MTP_API int mtp_tool_pop(mtp_tool tool);
+MTP_API void mtp_tool_mark(mtp_tool tool, const char *text);
 
 /* -------------------------------------------------------------------------------------------- ledger */
 

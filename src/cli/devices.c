@@ -1,4 +1,4 @@
-/* cli/devices.c - the accelerators that the device plug-in finds, and where the OpenCL layer is. */
+/* cli/devices.c - the accelerators that the device plug-in finds, and where the collectors are. */
 #include "cli/cli.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -79,6 +79,16 @@ void cli_about_devices(void)
     else
         printf(
             "  npu               not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)\n");
-    if (find_library("src/collect/opencl", "libmtprof_opencl.so", path))
-        printf("  OpenCL programs   OPENCL_LAYERS=%s MTPROF_OUT=trace.json PROGRAM\n", path);
+    static const struct {
+        const char *in_build, *name, *what, *variable;
+    } collectors[] = {
+        {"src/collect/opencl", "libmtprof_opencl.so", "OpenCL programs", "OPENCL_LAYERS"},
+        {"src/collect/itt", "libmtprof_itt.so", "ITT programs", "INTEL_LIBITTNOTIFY64"},
+        {"src/collect/nvtx", "libmtprof_nvtx.so", "NVTX programs", "NVTX_INJECTION64_PATH"},
+        {"src/collect/malloc", "libmtprof_malloc.so", "heap of programs", "LD_PRELOAD"},
+    };
+    for (size_t i = 0; i < sizeof collectors / sizeof *collectors; i++)
+        if (find_library(collectors[i].in_build, collectors[i].name, path))
+            printf("  %-17s %s=%s MTPROF_OUT=trace.json PROGRAM\n", collectors[i].what,
+                   collectors[i].variable, path);
 }

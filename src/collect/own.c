@@ -1,6 +1,7 @@
 /* collect/own.c - see own.h. Errors never reach the program: they are printed to stderr, and it continues. */
 #define _GNU_SOURCE
 #include "collect/own.h"
+#include <fcntl.h>
 #include <mtprof.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,11 +67,20 @@ static mtp_status write_json(const mtp_trace *trace)
     return status;
 }
 
+/* Programs close their standard descriptors at exit; a trace's file must not become stderr. */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return;
+}
+
 static void write_own(void)
 {
     mtp_trace *trace = NULL;
     if (getpid() != own.pid)
         return; /* a child: the trace belongs to the parent */
+    fill_standard_descriptors();
     mtp_status status = mtp_profile_stop(own.profile);
     if (status == MTP_OK && !own.is_spool) {
         status = mtp_profile_trace(own.profile, &trace);
@@ -118,6 +128,9 @@ void mtp__own_start(const mtp__collector *collector)
 {
     const char *file = getenv("MTPROF_OUT");
     own.collector = collector;
+    /* Each collector has its own copy of this file: the word that the first one takes is in libmtprof. */
+    if (getenv("MTPROF_RUN") != NULL || __atomic_exchange_n(&mtp__collecting, 1, __ATOMIC_RELAXED) != 0)
+        return;
     if (file != NULL && *file != 0) {
         start_own(file);
     } else {

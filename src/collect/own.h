@@ -3,6 +3,9 @@
  * MTPROF_OUT=FILE: the whole process is profiled, and FILE is written at exit, in the format of its suffix; .mtp
  * is a spool, %p the process id. A child that was forked leaves the file to its parent. Without MTPROF_OUT, the
  * collector records into whatever profile the program runs.
+ *
+ * The first collector that a process loads starts the profile; the others record into it. Under `mtprof run`
+ * (MTPROF_RUN) none does: there is a profile already.
  */
 #ifndef MTP_COLLECT_OWN_H
 #define MTP_COLLECT_OWN_H

@@ -6,6 +6,8 @@
 
 static _Atomic(mtp_profile *) active; /* borrowed */
 
+MTP_API uint32_t mtp__collecting;
+
 bool mtp__profile_claim(mtp_profile *prof)
 {
     mtp_profile *none = NULL;

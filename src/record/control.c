@@ -589,11 +589,13 @@ bool mtp__control_begin_epoch(mtp__recorder *r, mtp__chunk *chunk)
     return x.lost == 0;
 }
 
-/* The kernel's name of one of our threads, empty if unavailable. A thread's own name takes one call;
- * another's takes reading a file in /proc, which costs more than creating a thread. */
-static void thread_name(const mtp__thread *t, char name[16])
+/* The name that one of our threads was given, or the kernel's; empty if unavailable. A thread's own name takes
+ * one call; another's takes reading a file in /proc, which costs more than creating a thread. */
+static void thread_name(const mtp__thread *t, char name[MTP__THREAD_NAME_ROOM])
 {
     char path[64];
+    if (mtp__thread_name_given(t->tid, name))
+        return;
     if (t == mtp__self.thread && prctl(PR_GET_NAME, name) == 0)
         return;
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)t->tid);
@@ -608,7 +610,7 @@ static void thread_name(const mtp__thread *t, char name[16])
 /* The name is stored under the control lock, because the thread that begins an epoch re-emits it. */
 void mtp__control_thread(mtp__recorder *r, mtp__thread *t)
 {
-    char name[16];
+    char name[MTP__THREAD_NAME_ROOM] = "";
     thread_name(t, name);
     if (t->named == r->id && (name[0] == 0 || strcmp(name, t->name) == 0))
         return;

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include "record/details.h"
+#include "record/emit/emit.h"
 #include "record/epoch.h"
 #include "record/profile.h"
 #include "record/recorder.h"
@@ -114,7 +115,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
     uint32_t mask = 0;
     if ((gate & MTP_CPU) == 0) {
         mtp__writer_leave(w);
-        return 0;
+        return mtp__emit_begin(NULL, name, NULL, 0);
     }
     if ((gate & MTP__GATE_LOOK) != 0)
         mtp__writer_fresh(w);
@@ -191,11 +192,19 @@ static bool may_end(mtp__writer *w, uint32_t gate, mtp_token token)
     return false;
 }
 
+static __attribute__((noinline, cold)) void end_emitted(mtp_token token)
+{
+    if (token == MTP__TOKEN_EMITTED)
+        mtp__emit_end();
+}
+
 static __attribute__((noinline)) void end_rare(mtp__writer *w, uint32_t gate, mtp_token token)
 {
     uint64_t words[2];
     if (may_end(w, gate, token))
         emit_end(w, gate, token, words, 2, 0);
+    else
+        end_emitted(token);
 }
 
 static __attribute__((noinline)) void end_again(mtp_token token)
@@ -228,7 +237,7 @@ mtp_token mtp__scope_begin_text(const char *text, size_t length)
     uint32_t gate;
     mtp__writer *w = enter(MTP_CPU, &gate);
     if (w == NULL)
-        return 0;
+        return mtp__emit_begin(NULL, 0, text, length);
     if (thread_in(w) == NULL) {
         mtp__writer_leave(w);
         return 0;
@@ -345,6 +354,12 @@ static __attribute__((noinline)) mtp_token begin_identified(const mtp_op *op, mt
 /* What mtp_op was in 0.1: the members after that are read only with flags that 0.1 did not have. */
 #define OP_SIZE_0_1 offsetof(mtp_op, identity_count)
 
+static __attribute__((noinline, cold)) void begin_emitted(mtp_op *op, const char *text, size_t length)
+{
+    if (op->size >= OP_SIZE_0_1)
+        op->token = mtp__emit_begin(op, op->name, text, length);
+}
+
 /* text: its name; NULL: op->name is used. */
 static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
                                                            const void *caller)
@@ -353,8 +368,10 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     uint64_t words[WORDS_MAX];
     op->token = 0;
     mtp__writer *w = enter(MTP_CPU, &gate);
-    if (w == NULL)
+    if (UNLIKELY(w == NULL)) {
+        begin_emitted(op, text, length);
         return;
+    }
     if (op->size < OP_SIZE_0_1 || thread_in(w) == NULL) {
         mtp__writer_leave(w);
         return;
@@ -406,8 +423,10 @@ void mtp__op_end(mtp_op *op)
     if (!mtp__writer_enter(w))
         return;
     uint32_t gate = mtp__gate_read(), mask = 0;
-    if (!may_end(w, gate, token))
+    if (UNLIKELY(!may_end(w, gate, token))) {
+        end_emitted(token);
         return;
+    }
     uint64_t words[4];
     size_t count = 2;
     if ((gate & MTP_WITH_SHAPES) != 0 && op->output_count > 0) {

@@ -1,6 +1,7 @@
 /* record/recorder.c - see recorder.h. The order of stop(): close the gate, wait until every writer is at
  * rest, seal their chunks, write the ledger. None of this looks at records. */
 #define _GNU_SOURCE
+#include "record/emit/emit.h"
 #include "record/recorder.h"
 #include <errno.h>
 #include <pthread.h>
@@ -181,7 +182,25 @@ static uint32_t next_session(void) /* 16 bits, not 0 */
 /* The part of the gate that programs see. */
 static void publish(const mtp__recorder *r, uint32_t flags)
 {
-    __atomic_store_n(&mtp__recording, (flags & PUBLIC_FLAGS) | r->session << 16, __ATOMIC_RELEASE);
+    __atomic_store_n(&mtp__recording, (flags & PUBLIC_FLAGS) | r->session << 16 | mtp__emit_public(),
+                     __ATOMIC_RELEASE);
+}
+
+/* Also while a recording starts or stops on another thread: the last one to look sees both. */
+void mtp__recorder_emit(uint32_t emitted)
+{
+    uint32_t gate;
+    __atomic_store_n(&mtp__emit_flags, emitted, __ATOMIC_SEQ_CST);
+    mtp__registry_lock();
+    do {
+        const mtp__recorder *r = mtp__recorder_current();
+        gate = atomic_load(&mtp__gate.flags);
+        if (r != NULL && (gate & MTP__GATE_OPEN) != 0)
+            publish(r, gate);
+        else
+            __atomic_store_n(&mtp__recording, emitted, __ATOMIC_SEQ_CST);
+    } while (gate != atomic_load(&mtp__gate.flags));
+    mtp__registry_unlock();
 }
 
 /* While recording, the chunks are private to this process; at rest, a forked child may read them. A spool's
@@ -340,7 +359,7 @@ mtp_status mtp__recorder_stop(mtp__recorder *r, uint32_t *stuck)
                         "called from inside a recording call (a stack provider or signal handler)");
     if (atomic_load(&mtp__gate.ours) == 0)
         return MTP_FAIL(MTP_E_STATE, "this process is a forked copy of the one that is recording");
-    __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mtp__recording, mtp__emit_public(), __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     MTP__TESTPOINT(STOP_GATE);
     settling s = {r, 0};
@@ -714,7 +733,7 @@ void mtp__recorder_fork_locks(bool take)
 mtp__recorder *mtp__recorder_forked(bool inside)
 {
     mtp__recorder *was = atomic_exchange(&current, NULL);
-    __atomic_store_n(&mtp__recording, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mtp__recording, mtp__emit_public(), __ATOMIC_RELAXED);
     atomic_store(&mtp__gate.flags, 0);
     atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_locks(false); /* this thread took them before the fork */

@@ -101,6 +101,8 @@ uint64_t mtp__recorder_new_id(void); /* unique in the process */
 
 /* The recorder of new records, or NULL. Inside a record, use the writer's own: this one may have changed
  * since the gate was read. */
+/* What is emitted to another tool (emit/emit.h) has changed: mtp_recording() says so. */
+void mtp__recorder_emit(uint32_t emitted);
 mtp__recorder *mtp__recorder_current(void);
 
 /* Inside a record: seals the chunk, so that the next record takes another. */

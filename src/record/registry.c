@@ -3,6 +3,7 @@
 #include "record/registry.h"
 #include <linux/membarrier.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -123,13 +124,16 @@ static void forget(mtp__thread *t)
     thread_count--;
 }
 
-/* Key destructor: settles the thread with the recorder. Later records of this thread (by destructors that run
- * after this one) are counted as dropped: its storage is about to be freed. */
+/* Key destructor: settles the thread with the recorder, in the last round of destructors, so that what others
+ * record in theirs is kept. Later records of this thread are counted as dropped: its storage is about to be
+ * freed. */
 static void thread_ended(void *arg)
 {
     mtp__writer *w = arg;
     mtp__thread *t = w->thread;
     if (t == NULL)
+        return;
+    if (++t->rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(key, w) == 0)
         return;
     if (atomic_load_explicit(&w->busy, memory_order_relaxed) != 0)
         mtp__writer_left(w, MTP__FRAME_NONE); /* its frames are gone */
@@ -143,6 +147,7 @@ static void thread_ended(void *arg)
     w->gone = 1;
     mtp__registry_unlock();
     mtp__writer_leave(w);
+    mtp__thread_name_forget(t->tid);
     mtp__details_cache_free(t->cache);
     mtp__page_free(t);
 }

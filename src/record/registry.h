@@ -1,10 +1,11 @@
 /* record/registry.h - the threads that have recorded: how they join, rest and leave; and forks.
  *
- * A thread enters at its first record and leaves by a key destructor when it ends.
+ * A thread enters at its first record and leaves by a key destructor when it ends, in the last round of them.
  */
 #ifndef MTP_RECORD_REGISTRY_H
 #define MTP_RECORD_REGISTRY_H
 #include <mtprof.h>
+#include "record/thread_names.h"
 #include "record/writer.h"
 
 typedef struct mtp__thread {
@@ -12,12 +13,13 @@ typedef struct mtp__thread {
     struct mtp__thread *next, *prev;
     uint32_t stream; /* its number in the process, from 1 */
     int32_t tid;
-    char name[16];          /* as last written to the control stream */
-    uint64_t joined;        /* id of the recording that it has joined; 0: none */
-    uint64_t rested;        /* the registry's: when it was last seen at rest */
-    uint64_t rest_cpu;      /* the registry's: its CPU time when it was asked to come to rest */
+    char name[MTP__THREAD_NAME_ROOM]; /* as last written to the control stream */
+    uint64_t joined;                  /* id of the recording that it has joined; 0: none */
+    uint64_t rested;                  /* the registry's: when it was last seen at rest */
+    uint64_t rest_cpu;                /* the registry's: its CPU time when it was asked to come to rest */
     uintptr_t signal_stack; /* its own: the last one seen, and its size; 0: none (mtp__frame_is_gone) */
     size_t signal_stack_bytes;
+    uint32_t rounds;         /* its own: of key destructors that it has been in */
     bool first;              /* the process's first thread */
     bool stuck;              /* did not come to rest when asked to; it keeps its chunk */
     uint64_t counted, named; /* id of the recording that counted it last; of the one that has its name */

@@ -110,19 +110,29 @@ def test_autograd_profiler_by_itself(x):
     assert nothing is None
 
 
-def test_emitters_of_other_tools_say_that_they_are_unavailable(x):
-    for kind, word in ((torch.autograd.profiler.emit_itt, "ITT"), (torch.autograd.profiler.emit_nvtx, "NVTX")):
-        with pytest.warns(UserWarning, match=word):
-            with kind() as emitter:
-                work(x)
+def test_emitters_of_other_tools_do_nothing_without_them(x):
+    """With a tool: tests/unit/test_emit.py."""
+    emitters = ((torch.autograd.profiler.emit_itt, "ITT"), (torch.autograd.profiler.emit_nvtx, "NVTX"))
+    for kind, word in emitters:
+        with kind(record_shapes=True) as emitter:
+            work(x)
+            for other, _ in emitters:
+                with pytest.raises(RuntimeError, match="Profiler is already enabled on this thread."):
+                    other().__enter__()
         with pytest.raises(RuntimeError, match=f"{word} annotation context manager is not reentrant"):
             emitter.__enter__()
-        with kind(enabled=False) as nothing:
+        with kind(enabled=False) as nothing, kind():
             assert nothing is None
-    assert torch.profiler.itt.is_available() is False
-    for call in (lambda: torch.profiler.itt.mark("m"), lambda: torch.profiler.itt.range_push("m"), torch.profiler.itt.range_pop):
-        with pytest.raises(RuntimeError, match="ITT functions not installed"):
-            call()
+        assert kind(enabled=False).__exit__(None, None, None) is None
+    assert torch.profiler.itt.is_available() is True
+    assert torch.profiler.itt.mark("m") is torch.profiler.itt.range_push("m") is torch.profiler.itt.range_pop() is None
+    with torch.profiler.itt.range("{} of {b}", 1, b=2):
+        work(x)
+    with pytest.raises(TypeError):
+        torch.profiler.itt.range_push(None)
+    with torch.profiler.profile() as prof, torch.autograd.profiler.emit_itt():
+        work(x)
+    assert find(prof.events(), "aten::add")
 
 
 def test_step_tracker():

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "record/thread_names.h"
 
 static void wait_for(sem_t *sem)
 {
@@ -224,9 +226,16 @@ static void one_thread_records_into_one_profile_after_the_other(void **state)
 
 static pthread_key_t late_key;
 static uint64_t late_marks;
+static _Thread_local unsigned late_round;
+static unsigned
+    late_wanted; /* the round of destructors in which it records; the library leaves in the last */
 
 static void late(void *arg)
 {
+    if (++late_round < late_wanted) {
+        pthread_setspecific(late_key, arg);
+        return;
+    }
     for (uintptr_t i = 0; i < (uintptr_t)arg; i++) {
         mtp_mark(MTP_NAME("late"));
         MTP_SCOPE ("late") {
@@ -247,6 +256,19 @@ static void *ends_late(void *arg)
     return NULL;
 }
 
+static void run_late_threads(int count, unsigned round)
+{
+    assert_int_equal(pthread_key_create(&late_key, late), 0);
+    late_wanted = round;
+    late_marks = 0;
+    for (int i = 0; i < count; i++) {
+        pthread_t t;
+        pthread_create(&t, NULL, ends_late, (void *)(uintptr_t)7);
+        pthread_join(t, NULL);
+    }
+    pthread_key_delete(late_key);
+}
+
 static void records_of_a_thread_past_its_end_are_counted(void **state)
 {
     (void)state;
@@ -255,12 +277,7 @@ static void records_of_a_thread_past_its_end_are_counted(void **state)
     };
     mtp_profile_config c = test_config(NULL);
     mtp_profile *prof = test_start(&c); /* creates the library's key first: ours is destroyed after it */
-    assert_int_equal(pthread_key_create(&late_key, late), 0);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_t t;
-        pthread_create(&t, NULL, ends_late, (void *)(uintptr_t)7);
-        pthread_join(t, NULL);
-    }
+    run_late_threads(THREADS, PTHREAD_DESTRUCTOR_ITERATIONS);
     assert_int_equal(late_marks, THREADS * 7 * 4);
     assert_ok(mtp_profile_stop(prof));
     mtp_ledger l = ledger_of(prof);
@@ -270,7 +287,68 @@ static void records_of_a_thread_past_its_end_are_counted(void **state)
     assert_int_equal(l.threads, THREADS + 1);
     assert_balanced(prof);
     mtp_profile_destroy(prof);
-    pthread_key_delete(late_key);
+}
+
+static void records_of_a_threads_destructors_are_kept(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    for (unsigned round = 1; round < PTHREAD_DESTRUCTOR_ITERATIONS; round++)
+        run_late_threads(1, round);
+    assert_ok(mtp_profile_stop(prof));
+    mtp_ledger l = ledger_of(prof);
+    assert_int_equal(l.dropped, 0);
+    assert_int_equal(l.kept, (PTHREAD_DESTRUCTOR_ITERATIONS - 1) * (2 + 7 * 7) + 1);
+    assert_balanced(prof);
+    mtp_profile_destroy(prof);
+}
+
+/* ---------------------------------------------------------------------------------------------- names */
+
+static void name_is(const char *given, const char *expected)
+{
+    char shown[MTP__THREAD_NAME_ROOM] = "";
+    int32_t tid = (int32_t)syscall(SYS_gettid);
+    mtp_thread_name(0, given);
+    assert_int_equal(mtp__thread_name_given(tid, shown), expected[0] != 0);
+    assert_string_equal(shown, expected);
+}
+
+static void *takes_a_name(void *arg)
+{
+    name_is("a worker", "a worker");
+    MTP_SCOPE ("named") {
+    }
+    *(int32_t *)arg = (int32_t)syscall(SYS_gettid);
+    return NULL;
+}
+
+static void threads_have_the_name_they_were_given_until_they_end(void **state)
+{
+    (void)state;
+    char shown[MTP__THREAD_NAME_ROOM];
+    name_is("main", "main");
+    name_is("0123456789012345678901234567890123456789012345678901234567890\xc3\xa4\xc3\xa4",
+            "0123456789012345678901234567890123456789012345678901234567890\xc3\xa4");
+    name_is("0123456789012345678901234567890123456789012345678901234567890x\xc3\xa4",
+            "0123456789012345678901234567890123456789012345678901234567890x");
+    name_is("", "");
+    mtp_thread_name(0, NULL);
+    for (int32_t tid = 1000000; tid < 1000000 + 5000;
+         tid++) /* more than there is room for: the newest stay */
+        mtp_thread_name(tid, "other");
+    assert_true(mtp__thread_name_given(1000000 + 4999, shown));
+    assert_false(mtp__thread_name_given(1000000, shown));
+    mtp_profile_config c = test_config(NULL);
+    mtp_profile *prof = test_start(&c);
+    int32_t tid = 0;
+    pthread_t t;
+    pthread_create(&t, NULL, takes_a_name, &tid);
+    pthread_join(t, NULL);
+    assert_false(mtp__thread_name_given(tid, shown));
+    assert_ok(mtp_profile_stop(prof));
+    mtp_profile_destroy(prof);
 }
 
 /* ----------------------------------------------------------- a handler in the middle of a thread's life */
@@ -532,6 +610,8 @@ int main(void)
         TEST(thousands_of_short_threads_are_counted_exactly),
         TEST(one_thread_records_into_one_profile_after_the_other),
         TEST(records_of_a_thread_past_its_end_are_counted),
+        TEST(records_of_a_threads_destructors_are_kept),
+        TEST(threads_have_the_name_they_were_given_until_they_end),
         TEST(a_handler_at_any_point_of_a_record_is_counted),
         TEST(a_thread_that_only_looks_in_is_not_taken_for_stuck),
         TEST(a_thread_that_joins_while_the_profile_stops_finds_it_stopped),

@@ -11,10 +11,10 @@ mindtorch_v2.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from mtprof import record_function
+from mtprof.emit import emit_itt, emit_nvtx
 from mtprof.profiler import session as _home
 from mtprof.profiler.common import DeviceType, KinetoStepTracker, ProfilerActivity, kineto_available  # noqa: F401
 from mtprof.profiler.event import FunctionEvent, FunctionEventAvg, MemRecordsAcc
@@ -58,39 +58,3 @@ def __getattr__(name: str) -> Any:
 
         return scope
     return _rest(name)
-
-
-# ------------------------------------------------------------------------------------------- other tools
-
-
-class _Emit:
-    """Ops as ranges of another tool. This build does not support it: entering warns, and the block runs normally."""
-
-    _tool = ""
-
-    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        self.enabled, self.record_shapes, self.entered = enabled, record_shapes, False
-
-    def __enter__(self) -> _Emit | None:
-        if not self.enabled:
-            return None
-        if self.entered:
-            raise RuntimeError(f"{self._tool} annotation context manager is not reentrant")
-        self.entered = True
-        warnings.warn(f"{self._tool} is not supported in this build: no ranges are emitted", stacklevel=2)
-        return self
-
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool:
-        return False
-
-
-class emit_itt(_Emit):
-    """Ops as ITT ranges, for Intel VTune."""
-
-    _tool = "ITT"
-
-
-class emit_nvtx(_Emit):
-    """Ops as NVTX ranges, for NVIDIA's tools."""
-
-    _tool = "NVTX"

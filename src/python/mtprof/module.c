@@ -107,7 +107,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (mtpn_record_init(module) < 0 || mtpn_session_init(module) < 0 || mtpn_trace_init(module) < 0 ||
         mtpn_events_init(module) < 0 || mtpn_frames_init(module) < 0 || mtpn_tree_init(module) < 0 ||
         mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 || mtpn_ending_init(module) < 0 ||
-        mtpn_files_init(module) < 0 || PyModule_AddFunctions(module, mtpn_collections) < 0 ||
+        mtpn_files_init(module) < 0 || mtpn_emit_init(module) < 0 ||
+        PyModule_AddFunctions(module, mtpn_collections) < 0 ||
         PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
         PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0 ||
         PyModule_AddIntConstant(module, "STOP_WHEN_FULL", MTP_STOP_WHEN_FULL) < 0 ||

@@ -50,6 +50,9 @@ void mtpn_hold_optimizer(const mtp_op *op, PyObject *optimizer, bool is_new);
 /* collections.c: runs of the garbage collector */
 extern PyMethodDef mtpn_collections[];
 
+/* emit.c: ranges of other tools */
+int mtpn_emit_init(PyObject *module);
+
 /* ending.c: methods whose cleanup runs even when interrupted */
 int mtpn_ending_init(PyObject *module);
 

@@ -27,7 +27,6 @@ DIFFERENT = {
     "tree of linear": _ONE, "tree of backward mm": _ONE, "tree of backward relu": _ONE,
     "tree of backward linear": _ONE, "tree of backward mse": _ONE,
     "table stack and flops": "torch has the values of the two columns swapped against their headers (contract: BUG)",
-    "itt available": "no ITT in this build",
     "schedule never recorded": "a schedule that recorded nothing says so here",
     "rows are cloned": "a row can be made from a dict here (contract)",
     "export stacks below a microsecond": "a nonzero time below 1 us counts as 1 here (contract)",
