@@ -153,7 +153,7 @@ def _is_member(item: Any, ours: type[Enum]) -> bool:
 
 def known_action(action: Any) -> Any:
     """torch's own ProfilerAction as ours; anything else unchanged."""
-    if not isinstance(action, ProfilerAction) and _is_member(action, ProfilerAction):
+    if _is_member(action, ProfilerAction):
         return ProfilerAction.__members__.get(action.name, action)
     return action
 

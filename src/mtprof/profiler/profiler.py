@@ -380,8 +380,9 @@ _TURNS = _turns()
 
 
 def _checked_action(action: Any) -> ProfilerAction:
-    action = known_action(action)
-    if action == ProfilerAction.DEVICE_STOPPED:
+    if not isinstance(action, ProfilerAction):
+        action = known_action(action)
+    if action is ProfilerAction.DEVICE_STOPPED:
         raise ValueError("ProfilerAction.DEVICE_STOPPED is set internally by the profiler and must not be returned by a "
                          "user-provided schedule")
     return action
