@@ -477,6 +477,14 @@ MTP_API void mtp__counter(uint32_t name, double value);
  * ends, to wait for the work still in flight and report it. At most 8; then MTP_E_STATE. */
 MTP_API mtp_status mtp_flush_add(void (*flush)(void *user), void *user);
 
+/* Registers functions for the life of the process, for collectors that cost something while they are attached: `begin`
+ * runs right after a recording began, `end` right before it ends, on the thread that starts or stops it; either may be
+ * NULL. `begin` is not called for a recording that is already running, and neither in forked children.
+ * At most 8; then MTP_E_STATE. */
+typedef struct mtp_profile mtp_profile;
+MTP_API mtp_status mtp_watch_add(void (*begin)(void *user, mtp_profile *prof),
+                                 void (*end)(void *user, mtp_profile *prof), void *user);
+
 /* An id for a launch, unique in the process. */
 MTP_API uint64_t mtp_correlation_next(void);
 
@@ -581,7 +589,6 @@ MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t st
 
 /* ------------------------------------------------------------------------------------------- profiles */
 
-typedef struct mtp_profile mtp_profile;
 
 typedef enum mtp_when_full {
     MTP_STOP_WHEN_FULL = 0, /* keep the records so far; drop and count new ones */
@@ -606,7 +613,8 @@ typedef enum mtp_when_full {
     X(LEDGER_MISMATCH, 11)                                                                                   \
     X(DEFINITIONS_LOST, 12)                                                                                  \
     X(CLOCK, 13)                                                                                             \
-    X(SPOOL_KEPT, 14)
+    X(SPOOL_KEPT, 14)                                                                                        \
+    X(GAVE_WAY, 15)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -620,8 +628,12 @@ typedef struct mtp_profile_config {
     uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
     bool record_shapes, with_stack, profile_memory, with_flops, with_modules;
     bool acc_events;  /* keep the events of earlier cycles */
-    bool follow_fork; /* a forked child records into its own spool, <spool>.<pid>; else it records nothing */
-    bool reserved0;   /* false */
+    /* A forked child records into its own spool: <spool>.<pid>, or, if the pattern has %p, its expansion in the
+     * child. Else it records nothing. */
+    bool follow_fork;
+    /* Gives way: if the program starts another profile, this one (started by mtp_profile_start_trace) pauses until that
+     * one ends, instead of making it fail with MTP_E_BUSY. For tools that record a program that they did not write. */
+    bool gives_way;
     mtp_schedule schedule;
     mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
     void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Finds one of our libraries, next to this program in a build tree or where it is installed. */
-static bool find_library(const char *in_build, const char *name, char path[PATH_MAX])
+bool cli_find(const char *in_build, const char *installed, const char *name, char path[PATH_MAX])
 {
     char own[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -20,10 +19,11 @@ static bool find_library(const char *in_build, const char *name, char path[PATH_
     if (slash == NULL)
         return false;
     *slash = 0;
-    const char *const folders[] = {in_build, "../" CLI_LIBDIR, "../lib"};
+    const char *const folders[] = {"", "../" CLI_LIBDIR, "../lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char tried[PATH_MAX];
-        if (snprintf(tried, sizeof tried, "%s/%s/%s", own, folders[i], name) < (int)sizeof tried &&
+        if (snprintf(tried, sizeof tried, "%s/%s/%s/%s", own, folders[i], i == 0 ? in_build : installed,
+                     name) < (int)sizeof tried &&
             realpath(tried, path) != NULL)
             return true;
     }
@@ -74,11 +74,11 @@ void cli_about_devices(void)
     const char *given = getenv("MINDTORCH_DEVICE_PLUGIN");
     if (given != NULL && *given != 0)
         about_plugin(given);
-    else if (find_library("src/runtime", "libmindtorch_opencl.so", path))
+    else if (cli_find("src/runtime", "", "libmindtorch_opencl.so", path))
         about_plugin(path);
     else
         printf(
             "  npu               not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)\n");
-    if (find_library("src/collect/opencl", "libmtprof_opencl.so", path))
+    if (cli_find("src/collect/opencl", "", "libmtprof_opencl.so", path))
         printf("  OpenCL programs   OPENCL_LAYERS=%s MTPROF_OUT=trace.json PROGRAM\n", path);
 }

@@ -354,9 +354,11 @@ static bool take_memory(int *argc, char **argv)
 int main(int argc, char **argv)
 {
     setlocale(LC_ALL, "C"); /* programs read this output, too */
-    if (!take_memory(&argc, argv))
+    bool runs = argc > 1 && strcmp(argv[1], "run") == 0; /* options after the program are the program's */
+    if (!runs && !take_memory(&argc, argv))
         return CLI_USAGE;
-    signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
+    if (!runs)
+        signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
