@@ -21,10 +21,12 @@ bool cli_find(const char *in_build, const char *installed, const char *name, cha
     *slash = 0;
     const char *const folders[] = {"", "../" CLI_LIBDIR, "../lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char tried[PATH_MAX];
-        if (snprintf(tried, sizeof tried, "%s/%s/%s/%s", own, folders[i], i == 0 ? in_build : installed,
-                     name) < (int)sizeof tried &&
-            realpath(tried, path) != NULL)
+        char tried[PATH_MAX], file[NAME_MAX + 1];
+        snprintf(file, sizeof file, "/%s", name); /* which may be a link: its folder counts */
+        if (snprintf(tried, sizeof tried, "%s/%s/%s", own, folders[i], i == 0 ? in_build : installed) <
+                (int)sizeof tried &&
+            realpath(tried, path) != NULL && strlen(path) + strlen(file) < PATH_MAX &&
+            access(strcat(path, file), R_OK) == 0)
             return true;
     }
     return false;

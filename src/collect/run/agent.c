@@ -292,7 +292,7 @@ static void begin_step(void)
     char name[48];
     int n = snprintf(name, sizeof name, "ProfilerStep#%llu", (unsigned long long)run.step);
     run.step_scope = (mtp_op)MTP_OP_INIT(0);
-    run.step_scope.kind = MTP_SCOPE_STEP;
+    run.step_scope.kind = MTP_SCOPE_USER;
     mtp_profile_mark_step(run.profile, run.step);
     mtp_op_begin_text(&run.step_scope, name, (size_t)n);
 }

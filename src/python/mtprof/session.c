@@ -197,6 +197,13 @@ static PyObject *session_prepare(PyObject *self, PyObject *unused)
     return done(mtp_profile_prepare_trace(s->prof));
 }
 
+static const mtp_profile *starting; /* under the GIL */
+
+bool mtpn_session_is_starting(const mtp_profile *prof)
+{
+    return prof == starting;
+}
+
 static PyObject *session_start(PyObject *self, PyObject *unused)
 {
     session *s = (session *)self;
@@ -209,10 +216,12 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
-    if (begins && !mtpn_frames_begin(s, s->with_stack))
+    if (begins && !mtpn_frames_begin(s, s->with_stack, s->with_stack))
         return NULL;
     s->frames_on |= begins;
+    starting = s->prof;
     mtp_status status = mtp_profile_start_trace(s->prof);
+    starting = NULL;
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
     if (status != MTP_OK && begins) /* a session that was already recording keeps them */
