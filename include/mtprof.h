@@ -589,7 +589,6 @@ MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t st
 
 /* ------------------------------------------------------------------------------------------- profiles */
 
-
 typedef enum mtp_when_full {
     MTP_STOP_WHEN_FULL = 0, /* keep the records so far; drop and count new ones */
     MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest records are evicted and counted */
@@ -627,7 +626,7 @@ typedef struct mtp_profile_config {
     size_t size;         /* sizeof(mtp_profile_config) */
     uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
     bool record_shapes, with_stack, profile_memory, with_flops, with_modules;
-    bool acc_events;  /* keep the events of earlier cycles */
+    bool acc_events; /* keep the events of earlier cycles */
     /* A forked child records into its own spool: <spool>.<pid>, or, if the pattern has %p, its expansion in the
      * child. Else it records nothing. */
     bool follow_fork;
@@ -752,6 +751,41 @@ typedef struct mtp_stack_provider {
  * MTP_E_STATE while a profile is active. */
 MTP_API mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider);
 MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "custom" */
+
+/* ------------------------------------------------------------------------------------------ on demand */
+
+/* From now on `mtprof trigger PID` can record this process, and so can other programs of the same user, or of root: one
+ * thread, with all signals blocked, sleeps on a socket in a folder that only the user can enter. Forked children listen,
+ * too. MTPROF_LISTEN=1 in the environment does the same when the library is loaded. Nothing is recorded until asked for. */
+MTP_API mtp_status mtp_listen(void);
+
+typedef struct mtp_listener {
+    size_t size; /* sizeof(mtp_listener) */
+    uint64_t pid;
+    uint32_t uid;
+    bool recording; /* now, by whichever profile */
+} mtp_listener;
+/* The processes that listen: this user's; for root, everybody's. *count may exceed room. */
+MTP_API mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count);
+
+typedef struct mtp_trigger {
+    size_t size; /* sizeof(mtp_trigger) */
+    uint64_t ns; /* how long to record */
+    bool shapes, memory, stacks;
+    uint64_t budget;             /* memory for records; 0: 256 MiB */
+    const char *spool;           /* absolute path of the file that the process writes, as its own user */
+    void (*started)(void *user); /* it is recording now; or NULL */
+    void *user;                  /* borrowed */
+} mtp_trigger;
+#define MTP_TRIGGER_INIT                                                                                     \
+    {                                                                                                        \
+        sizeof(mtp_trigger), 5000000000u, false, false, false, 0, NULL, NULL, NULL                           \
+    }
+/* Has a process that listens record itself, and returns when it has: then the process is as it was before. If this
+ * process ends first, the recording ends with it. */
+MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger);
+
+MTP_API bool mtp__is_last_thread(void); /* of a process whose main thread is gone: for threads of our own */
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,8 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
 /* X(name, summary), in the order shown. Each has cli_NAME() in src/cli/NAME.c */
 #define CLI_VERB_LIST(X)                                                                                     \
     X(run, "run a program and record it, unchanged")                                                         \
+    X(trigger, "record a process that runs, for some seconds")                                               \
+    X(ps, "the processes that can be recorded while they run")                                               \
     X(table, "averages, as torch prints them")                                                               \
     X(stats, "averages with min, p50, p99 and max; also as JSON or CSV")                                     \
     X(export, "convert a trace to the format that the suffix of the output names")                           \
@@ -79,6 +81,8 @@ int cli_close(cli_out *out,
 bool cli_parse_time(const char *text, int64_t *ns);
 /* "5%" or "0.05". false: neither. */
 bool cli_parse_fraction(const char *text, double *fraction);
+bool cli_parse_seconds(const char *text, int64_t *ns);    /* "1.5" seconds, or a time with its unit */
+bool cli_parse_budget(const char *text, uint64_t *bytes); /* "256M", "1G"; false: the reason was printed */
 bool cli_parse_count(const char *text, int64_t *count);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */

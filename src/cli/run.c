@@ -75,33 +75,6 @@ static const struct option options[] = {
     {0, 0, NULL, 0},
 };
 
-/* "256M", "1G", "65536". */
-static bool parse_size(const char *text, uint64_t *bytes)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    const char *unit = *end != 0 ? strchr(units, *end) : NULL;
-    int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
-    if (!mtp__is_digit(text[0]) || errno != 0 || n > UINT64_MAX >> shift || n == 0)
-        return false;
-    *bytes = (uint64_t)n << shift;
-    return end[unit != NULL] == 0;
-}
-
-/* "1.5" seconds, or a time with its unit. */
-static bool parse_seconds(const char *text, int64_t *ns)
-{
-    char *end;
-    double seconds = mtp__read_double(text, &end);
-    if (end != text && *end == 0 && seconds >= 0 && seconds < 1e9) {
-        *ns = (int64_t)(seconds * 1e9);
-        return true;
-    }
-    return cli_parse_time(text, ns) && *ns >= 0;
-}
-
 static bool parse_steps(const char *text)
 {
     char *end;
@@ -144,12 +117,12 @@ static int take(run_options *o, int option, const char *value)
         o->wait = true;
         break;
     case BUDGET:
-        if (!parse_size(value, &o->budget) || o->budget < 256u << 10)
-            return cli_fail(CLI_USAGE, "--budget '%s': expected a size from 256K on, like 256M or 1G", value);
+        if (!cli_parse_budget(value, &o->budget))
+            return CLI_USAGE;
         break;
     case DELAY:
     case DURATION:
-        if (!parse_seconds(value, option == DELAY ? &o->delay_ns : &o->duration_ns) ||
+        if (!cli_parse_seconds(value, option == DELAY ? &o->delay_ns : &o->duration_ns) ||
             (option == DURATION && o->duration_ns == 0))
             return cli_fail(CLI_USAGE, "--%s '%s': expected seconds, like 10 or 0.5",
                             option == DELAY ? "delay" : "duration", value);
@@ -174,12 +147,8 @@ static int check(const run_options *o)
         return cli_fail(CLI_USAGE, "--wait records nothing by itself: 'mtprof trigger' has -o and --seconds");
     if (o->steps != NULL && (o->delay_ns != 0 || o->duration_ns != 0))
         return cli_fail(CLI_USAGE, "--steps, or --delay and --duration, not both");
-    if (o->output != NULL && !cli_ends(o->output, ".mtp") && !run_is_export(o->output)) {
-#define X(writer, suffix, what) suffix " "
-        return cli_fail(CLI_USAGE, "-o '%s': expected a file that ends in .mtp or one of %sand .gz",
-                        o->output, MTP_EXPORT_LIST(X));
-#undef X
-    }
+    if (o->output != NULL && !run_check_output(o->output))
+        return CLI_USAGE;
     return CLI_OK;
 }
 

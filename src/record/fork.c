@@ -11,6 +11,7 @@
 #include <sys/single_threaded.h>
 #include <unistd.h>
 #include "base/testpoint.h"
+#include "record/listen/listen.h"
 #include "record/profile.h"
 #include "record/stack.h"
 
@@ -86,7 +87,7 @@ static void follow(mtp_profile *prof)
     mtp__step_mark(prof->step);
 }
 
-static void after_fork_child(void)
+static void child_continues(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
     if (without_locks || had_others)
@@ -115,6 +116,12 @@ static void after_fork_child(void)
     }
     prof->action = MTP_ACTION_NONE;
     mtp__profile_release(prof);
+}
+
+static void after_fork_child(void)
+{
+    child_continues();
+    mtp__listen_forked();
 }
 
 void mtp__recorder_fork_init(void)

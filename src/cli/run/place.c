@@ -29,13 +29,19 @@ enum {
     NUMBERS_MAX = 100000
 };
 
-bool run_is_export(const char *path)
+bool run_check_output(const char *path)
 {
+    if (cli_ends(path, ".mtp"))
+        return true;
     size_t n = strlen(path) - (cli_ends(path, ".gz") ? 3 : 0);
 #define X(writer, suffix, what)                                                                              \
     if (n > sizeof suffix - 1 && strncmp(path + n - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0)    \
         return true;
     MTP_EXPORT_LIST(X)
+#undef X
+#define X(writer, suffix, what) suffix " "
+    cli_fail(CLI_USAGE, "-o '%s': expected a file that ends in .mtp or one of %sand .gz", path,
+             MTP_EXPORT_LIST(X));
 #undef X
     return false;
 }

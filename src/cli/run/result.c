@@ -139,7 +139,7 @@ static void tell_losses(const found *f)
 }
 
 /* By self CPU time. Python functions are rows where nothing else is. */
-static bool tell_table(const mtp_trace *trace)
+bool run_table(const mtp_trace *trace, FILE *to)
 {
     mtp_averages_options group = MTP_AVERAGES_OPTIONS_INIT;
     mtp_table_options table = MTP_TABLE_OPTIONS_INIT;
@@ -156,7 +156,7 @@ static bool tell_table(const mtp_trace *trace)
         status = mtp_averages_create(trace, &group, &averages);
     }
     if (status == MTP_OK && mtp_averages_count(averages) > 0)
-        status = mtp_averages_table(averages, &table, mtp_sink_file, stderr);
+        status = mtp_averages_table(averages, &table, mtp_sink_file, to);
     if (status != MTP_OK)
         cli_fail_status(status);
     mtp_averages_destroy(averages);
@@ -219,7 +219,7 @@ void run_result(const run_options *o, const run_place *place, const run_ended *e
     if (first != NULL && (!is_spool || name_it(place, first))) {
         mtp_trace *trace = cli_open(is_spool ? place->shown : from, &code);
         if (trace != NULL)
-            of_python = tell_table(trace);
+            of_python = run_table(trace, stderr);
         bool good = is_spool || (trace != NULL && convert(place, trace, place->folder));
         mtp_trace_destroy(trace);
         if (good)

@@ -60,7 +60,8 @@ void run_place_restore(const run_place *place); /* nothing was recorded: what wa
 void run_place_forget(const run_place *place);  /* what was set aside is deleted */
 void run_place_leave(run_place *place);         /* our own files are removed, and the folder if it is empty */
 bool run_is_live(const char *path);             /* is a process recording into this file? */
-bool run_is_export(const char *path);           /* has it the suffix of a format that can be exported? */
+bool run_check_output(
+    const char *path); /* has it a suffix that we can write? false: the reason was printed */
 
 /* life.c */
 typedef struct run_ended {
@@ -74,5 +75,7 @@ int run_life(const run_program *program, char **environment, const run_options *
 void run_notes_print(void);
 
 /* result.c: collects what was recorded and prints it */
+bool run_table(const mtp_trace *trace,
+               FILE *to); /* true: of Python functions, because there is nothing else */
 void run_result(const run_options *options, const run_place *place, const run_ended *ended);
 #endif

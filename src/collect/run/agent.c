@@ -22,6 +22,7 @@
 #include "collect/run/run.h"
 
 #define TIMER_STACK ((size_t)256 << 10)
+#define LOOK_NS 2000000000u
 
 static struct {
     pthread_mutex_t lock;
@@ -88,7 +89,6 @@ static void describe_process(mtp_profile *profile)
 
 static bool make_profile(void)
 {
-    static const mtp_stack_provider forwarding = {sizeof forwarding, capture, describe, NULL};
     const mtp__run_options *o = &run.options;
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
     config.record_shapes = config.with_flops = o->shapes;
@@ -101,8 +101,6 @@ static bool make_profile(void)
     config.buffer_bytes = o->budget;
     config.when_full = o->newest ? MTP_KEEP_NEWEST : MTP_STREAM;
     config.spool = run.spool;
-    if (o->stacks && run.is_python)
-        mtp_stack_provider_set(&forwarding);
     if (mtp_profile_create(&config, &run.profile) != MTP_OK)
         return false;
     describe_process(run.profile);
@@ -165,11 +163,16 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Looks up now and then: a program whose last thread ends must not wait for us. */
 static void sleep_until(uint64_t ns)
 {
-    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        ;
+    for (uint64_t now = now_ns(); now < ns; now = now_ns()) {
+        uint64_t left = ns - now < LOOK_NS ? ns - now : LOOK_NS;
+        struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+        nanosleep(&t, NULL);
+        if (mtp__is_last_thread())
+            exit(0);
+    }
 }
 
 static void *keep_time(void *unused)
@@ -262,6 +265,7 @@ static bool name_spool(const char *folder)
 
 __attribute__((constructor)) static void start(void)
 {
+    static const mtp_stack_provider forwarding = {sizeof forwarding, capture, describe, NULL};
     const char *folder = getenv("MTPROF_RUN");
     int error = errno;
     if (folder == NULL || folder[0] != '/' || !name_spool(folder))
@@ -271,6 +275,10 @@ __attribute__((constructor)) static void start(void)
     run.is_python = dlsym(RTLD_DEFAULT, "PyGILState_Check") != NULL;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     atexit(at_exit);
+    if (run.is_python)
+        mtp_stack_provider_set(&forwarding);
+    if (run.options.wait && mtp_listen() != MTP_OK)
+        mtp__run_note(&run.options, "cannot be recorded on demand: %s", mtp_last_error());
     begin_or_wait(false);
     errno = error;
 }
