@@ -40,10 +40,26 @@ static const char *what_of(const char *text)
     return what != NULL ? what + 3 : text;
 }
 
+/* The same but for numbers: those of processes, and of their files. */
+static bool says_the_same(const char *a, const char *b)
+{
+    while (*a != 0 && *b != 0) {
+        if (mtp__is_digit(*a) && mtp__is_digit(*b)) {
+            while (mtp__is_digit(*a))
+                a++;
+            while (mtp__is_digit(*b))
+                b++;
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
 static void keep_note(const char *text)
 {
     for (unsigned i = 0; i < note_count; i++)
-        if (strcmp(what_of(notes[i].text), what_of(text)) == 0) {
+        if (says_the_same(what_of(notes[i].text), what_of(text))) {
             notes[i].more++;
             return;
         }

@@ -193,8 +193,9 @@ mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
         status = find((pid_t)pid, st.st_uid, &fd);
         if (status != MTP_OK)
             return status;
-        if (mtp__listen_say(fd, request))
-            status = answer(fd, line, sizeof line, (pid_t)pid);
+        status = mtp__listen_say(fd, request)
+                     ? answer(fd, line, sizeof line, (pid_t)pid)
+                     : MTP_FAIL(MTP_E_BUSY, "process %llu did not answer", (unsigned long long)pid);
         if (status == MTP_OK)
             status = wait_for_end(fd, t, (pid_t)pid);
         close(fd);
