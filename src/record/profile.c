@@ -727,6 +727,11 @@ bool mtp_profile_is_recording(const mtp_profile *prof)
     return prof != NULL && prof->recording;
 }
 
+bool mtp_profile_gives_way(const mtp_profile *prof)
+{
+    return prof != NULL && prof->config.gives_way;
+}
+
 const char *mtp_profile_trace_id(const mtp_profile *prof)
 {
     return prof != NULL && prof->has_trace_id ? prof->trace_id : NULL;

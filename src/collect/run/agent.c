@@ -289,6 +289,41 @@ void mtp_run_python(const mtp_stack_provider *provider)
     atomic_store_explicit(&python_stacks, provider, memory_order_release);
 }
 
+/* ---------------------------------------------------------------------------------------------- hooks of Python */
+
+static struct {
+    void (*begin)(uint32_t recording);
+    void (*end)(void);
+    int (*is_initialized)(void);
+} hook;
+
+static void hook_begin(void *user, mtp_profile *prof)
+{
+    (void)user;
+    if (mtp_profile_gives_way(prof) && hook.is_initialized())
+        hook.begin(mtp_recording());
+}
+
+/* After the interpreter's end its code cannot run: at exit, recordings end later. */
+static void hook_end(void *user, mtp_profile *prof)
+{
+    (void)user;
+    if (mtp_profile_gives_way(prof) && hook.is_initialized())
+        hook.end();
+}
+
+uint32_t mtp_run_hook(void (*begin_hook)(uint32_t recording), void (*end_hook)(void))
+{
+    *(void **)&hook.is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (run.pid != getpid() || hook.begin != NULL || hook.is_initialized == NULL)
+        return 0;
+    hook.begin = begin_hook;
+    hook.end = end_hook;
+    if (mtp_watch_add(hook_begin, hook_end, NULL) != MTP_OK)
+        return 0;
+    return mtp_recording();
+}
+
 void mtp_run_note(const char *text)
 {
     if (text != NULL)

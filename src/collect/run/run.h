@@ -18,6 +18,10 @@ MTP_API void mtp_run_note(const char *text);
  * process. */
 MTP_API void mtp_run_python(const mtp_stack_provider *provider);
 
+/* From now on begin(mtp_recording()) is called when a recording that `mtprof run` or `mtprof trigger` asked for begins,
+ * and end() right before it ends; not if Python has ended. Returns mtp_recording() of one that runs now, else 0. Once. */
+MTP_API uint32_t mtp_run_hook(void (*begin)(uint32_t recording), void (*end)(void));
+
 /* agent.c, for the rest of this folder */
 typedef struct mtp__run_options {
     bool shapes, memory, stacks, python, newest, wait, by_steps;

@@ -92,19 +92,67 @@ def _count_steps():
     register_optimizer_step_post_hook(stepped)
 
 
-def _attach_torch(folder, words):
-    """PyTorch is there: its ops are recorded by mtprof/pytorch/collector.py, which needs nothing of the package."""
-    try:
+class _Torch(object):
+    """PyTorch's ops, by mtprof/pytorch/collector.py, which needs nothing of the package: on while a recording runs, so that they cost
+    nothing while none does."""
+
+    SHAPES, MEMORY, MODULES = 0x100, 0x400, 0x1000  # MTP_WITH_*
+
+    def __init__(self, folder, torch, native):
+        import ctypes
+        self.torch, self.native, self.attached, self.quiet = torch, native, None, False
+        self.collector = self.load(folder)
+        library = ctypes.CDLL(None)
+        self.calls = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(self.begin), ctypes.CFUNCTYPE(None)(self.end)
+        library.mtp_run_hook.restype = ctypes.c_uint32
+        now = library.mtp_run_hook(*self.calls)
+        if now:
+            self.begin(now)
+
+    def load(self, folder):
         import os
+        from _frozen_importlib_external import spec_from_file_location
+        from importlib.util import module_from_spec
         file = os.path.join(os.path.dirname(folder), "pytorch", "collector.py")
-        if os.path.exists(file):
-            from _frozen_importlib_external import spec_from_file_location
-            from importlib.util import module_from_spec
-            spec = spec_from_file_location("_mtprof_torch_collector", file)
-            collector = module_from_spec(spec)
-            sys.modules[spec.name] = collector
-            spec.loader.exec_module(collector)
-            collector.attach(shapes="shapes" in words, memory="memory" in words)
+        if not os.path.exists(file):
+            _say("PyTorch's ops are not recorded: %s is missing" % file)
+            return None
+        spec = spec_from_file_location("_mtprof_torch_collector", file)
+        collector = module_from_spec(spec)
+        sys.modules[spec.name] = collector
+        spec.loader.exec_module(collector)
+        return collector
+
+    def begin(self, recording):
+        try:
+            profiler = self.torch.autograd.profiler
+            self.was_enabled = getattr(profiler, "_is_profiler_enabled", False)
+            if hasattr(profiler, "_set_is_profiler_enabled"):
+                profiler._set_is_profiler_enabled(True)  # PyTorch names the steps of optimizers and loaders only then
+            if self.native is not None and recording & self.MODULES:
+                self.native.set_module_call(self.torch.nn.Module.__call__.__code__)
+            if self.collector is not None:
+                self.attached = self.collector.attach(shapes=bool(recording & self.SHAPES), memory=bool(recording & self.MEMORY),
+                                                      quiet=self.quiet)
+            self.quiet = True
+        except Exception as error:
+            _say("PyTorch's ops are not recorded: %s: %s" % (type(error).__name__, error))
+
+    def end(self):
+        try:
+            attached, self.attached = self.attached, None
+            if attached is not None:
+                attached.detach()
+            if hasattr(self.torch.autograd.profiler, "_set_is_profiler_enabled"):
+                self.torch.autograd.profiler._set_is_profiler_enabled(self.was_enabled)
+        except Exception:
+            pass
+
+
+def _attach_torch(folder, torch, native):
+    global _torch
+    try:
+        _torch = _Torch(folder, torch, native)
     except Exception as error:
         _say("PyTorch's ops are not recorded: %s: %s" % (type(error).__name__, error))
     try:
@@ -142,16 +190,16 @@ def _native(folder):
 
 
 def _attach_python(folder, words):
-    """Returns a function that ends the recording of Python's functions."""
+    """Returns mtprof._native, or None, and a function that ends the recording of Python's functions, or None."""
     functions = "python" in words
     native = _native(folder)
     if native is None:
-        return None
+        return None, None
     native.hide_file(_attach_python.__code__.co_filename)
     _name_threads(native)
     native.attach(functions)
     if not functions:
-        return None
+        return native, None
     import atexit
     import gc
     gc.callbacks.append(native.gc_event)
@@ -162,7 +210,7 @@ def _attach_python(folder, words):
         native.detach()
 
     atexit.register(end)
-    return end
+    return native, end
 
 
 def _start():
@@ -170,15 +218,15 @@ def _start():
     words = os.environ.get("MTPROF_RUN_OPTIONS", "").split()
     if "MTPROF_RUN" not in os.environ or sys.version_info < (3, 8):
         return
-    folder, end = _folder(), None
-    if "python" in words or "stacks" in words:
+    folder, native, end = _folder(), None, None
+    if "python" in words or "stacks" in words or "wait" in words:
         try:
-            end = _attach_python(folder, words)
+            native, end = _attach_python(folder, words)
         except Exception as error:
             _say("its Python functions are not recorded: %s: %s" % (type(error).__name__, error))
     if "torch" in words and "torch" not in sys.modules:
         before = end if end is not None and "until-torch" in words else lambda: None
-        sys.meta_path.insert(0, _AfterImport("torch", before, lambda module: _attach_torch(folder, words)))
+        sys.meta_path.insert(0, _AfterImport("torch", before, lambda module: _attach_torch(folder, module, native)))
 
 
 def _leave_path():

@@ -34,8 +34,8 @@ static void begin_frames(void)
 static void on_begin(void *user, mtp_profile *prof)
 {
     (void)user;
-    if (mtpn_session_is_starting(prof) || !python_is_alive())
-        return; /* a session of Python's takes care of itself */
+    if (!mtp_profile_gives_way(prof) || !python_is_alive())
+        return; /* a profile of the program's own takes care of itself */
     PyGILState_STATE gil = PyGILState_Ensure();
     if (attached)
         begin_frames();

@@ -32,7 +32,6 @@ extern PyMethodDef mtpn_attach[];
 
 /* session.c, trace.c */
 int mtpn_session_init(PyObject *module);
-bool mtpn_session_is_starting(const mtp_profile *prof); /* is a session of Python's starting it now? */
 int mtpn_trace_init(PyObject *module);
 PyObject *mtpn_trace_object(mtp_trace *trace); /* takes ownership */
 

@@ -197,13 +197,6 @@ static PyObject *session_prepare(PyObject *self, PyObject *unused)
     return done(mtp_profile_prepare_trace(s->prof));
 }
 
-static const mtp_profile *starting; /* under the GIL */
-
-bool mtpn_session_is_starting(const mtp_profile *prof)
-{
-    return prof == starting;
-}
-
 static PyObject *session_start(PyObject *self, PyObject *unused)
 {
     session *s = (session *)self;
@@ -219,9 +212,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
     if (begins && !mtpn_frames_begin(s, s->with_stack, s->with_stack))
         return NULL;
     s->frames_on |= begins;
-    starting = s->prof;
     mtp_status status = mtp_profile_start_trace(s->prof);
-    starting = NULL;
     if (status == MTP_OK && s->frames_on)
         mtpn_frames_follow();
     if (status != MTP_OK && begins) /* a session that was already recording keeps them */
