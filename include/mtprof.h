@@ -583,6 +583,14 @@ MTP_API void mtp__counter(uint32_t name, double value);
  * ends, to wait for the work still in flight and report it. At most 8; then MTP_E_STATE. */
 MTP_API mtp_status mtp_flush_add(void (*flush)(void *user), void *user);
 
+/* Registers functions for the life of the process, for collectors that cost something while they are attached: `begin`
+ * runs right after a recording began, `end` right before it ends, on the thread that starts or stops it; either may be
+ * NULL. `begin` is not called for a recording that is already running, and neither in forked children.
+ * At most 8; then MTP_E_STATE. */
+typedef struct mtp_profile mtp_profile;
+MTP_API mtp_status mtp_watch_add(void (*begin)(void *user, mtp_profile *prof),
+                                 void (*end)(void *user, mtp_profile *prof), void *user);
+
 /* An id for a launch, unique in the process. */
 MTP_API uint64_t mtp_correlation_next(void);
 
@@ -687,8 +695,6 @@ MTP_API mtp_action mtp_schedule_action(const mtp_schedule *schedule, uint64_t st
 
 /* ------------------------------------------------------------------------------------------- profiles */
 
-typedef struct mtp_profile mtp_profile;
-
 typedef enum mtp_when_full {
     MTP_STOP_WHEN_FULL = 0, /* keep the records so far; drop and count new ones */
     MTP_KEEP_NEWEST = 1,    /* flight recorder: the oldest records are evicted and counted */
@@ -712,7 +718,8 @@ typedef enum mtp_when_full {
     X(LEDGER_MISMATCH, 11)                                                                                   \
     X(DEFINITIONS_LOST, 12)                                                                                  \
     X(CLOCK, 13)                                                                                             \
-    X(SPOOL_KEPT, 14)
+    X(SPOOL_KEPT, 14)                                                                                        \
+    X(GAVE_WAY, 15)
 #define X(sym, value) MTP_WARNING_##sym = (value),
 typedef enum mtp_warning {
     MTP_WARNING_LIST(X)
@@ -725,9 +732,13 @@ typedef struct mtp_profile_config {
     size_t size;         /* sizeof(mtp_profile_config) */
     uint32_t activities; /* MTP_CPU | MTP_NPU; 0: both */
     bool record_shapes, with_stack, profile_memory, with_flops, with_modules;
-    bool acc_events;  /* keep the events of earlier cycles */
-    bool follow_fork; /* a forked child records into its own spool, <spool>.<pid>; else it records nothing */
-    bool reserved0;   /* false */
+    bool acc_events; /* keep the events of earlier cycles */
+    /* A forked child records into its own spool: <spool>.<pid>, or, if the pattern has %p, its expansion in the
+     * child. Else it records nothing. */
+    bool follow_fork;
+    /* Gives way: if the program starts another profile, this one (started by mtp_profile_start_trace) pauses until that
+     * one ends, instead of making it fail with MTP_E_BUSY. For tools that record a program that they did not write. */
+    bool gives_way;
     mtp_schedule schedule;
     mtp_action (*schedule_callback)(void *user, uint64_t step); /* instead of schedule, or NULL */
     void (*on_trace_ready)(mtp_profile *prof, void *user);      /* once per saved cycle, or NULL */
@@ -787,6 +798,7 @@ MTP_API mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const cha
 MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
 MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
+MTP_API bool mtp_profile_gives_way(const mtp_profile *prof); /* its gives_way: a tool's, not the program's own */
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
 MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, patterns expanded; NULL: none yet */
 /* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */
@@ -873,6 +885,41 @@ typedef struct mtp_stack_provider {
  * MTP_E_STATE while a profile is active. */
 MTP_API mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider);
 MTP_API const char *mtp_stack_provider_name(void); /* "libunwind", "gcc" or "custom" */
+
+/* ------------------------------------------------------------------------------------------ on demand */
+
+/* From now on `mtprof trigger PID` can record this process, and so can other programs of the same user, or of root: one
+ * thread, with all signals blocked, sleeps on a socket in a folder that only the user can enter. Forked children listen,
+ * too. MTPROF_LISTEN=1 in the environment does the same when the library is loaded. Nothing is recorded until asked for. */
+MTP_API mtp_status mtp_listen(void);
+
+typedef struct mtp_listener {
+    size_t size; /* sizeof(mtp_listener) */
+    uint64_t pid;
+    uint32_t uid;
+    bool recording; /* now, by whichever profile */
+} mtp_listener;
+/* The processes that listen: this user's; for root, everybody's. *count may exceed room. */
+MTP_API mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count);
+
+typedef struct mtp_trigger {
+    size_t size; /* sizeof(mtp_trigger) */
+    uint64_t ns; /* how long to record */
+    bool shapes, memory, stacks;
+    uint64_t budget;             /* memory for records; 0: 256 MiB */
+    const char *spool;           /* absolute path of the file that the process writes, as its own user */
+    void (*started)(void *user); /* it is recording now; or NULL */
+    void *user;                  /* borrowed */
+} mtp_trigger;
+#define MTP_TRIGGER_INIT                                                                                     \
+    {                                                                                                        \
+        sizeof(mtp_trigger), 5000000000u, false, false, false, 0, NULL, NULL, NULL                           \
+    }
+/* Has a process that listens record itself, and returns when it has: then the process is as it was before. If this
+ * process ends first, the recording ends with it. */
+MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger);
+
+MTP_API bool mtp__is_last_thread(void); /* of a process whose main thread is gone: for threads of our own */
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #ifndef MTP_CLI_CLI_H
 #define MTP_CLI_CLI_H
 #include <getopt.h>
+#include <limits.h>
 #include <mtprof.h>
 #include <stdio.h>
 
@@ -22,6 +23,9 @@ enum {
 typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
 /* X(name, summary), in the order shown. Each has cli_NAME() in src/cli/NAME.c */
 #define CLI_VERB_LIST(X)                                                                                     \
+    X(run, "run a program and record it, unchanged")                                                         \
+    X(trigger, "record a process that runs, for some seconds")                                               \
+    X(ps, "the processes that can be recorded while they run")                                               \
     X(table, "averages, as torch prints them")                                                               \
     X(stats, "averages with min, p50, p99 and max; also as JSON or CSV")                                     \
     X(export, "convert a trace to the format that the suffix of the output names")                           \
@@ -47,6 +51,9 @@ int cli_fail_status(mtp_status status);
 int cli_fail_output(void); /* the same for an output file */
 /* After getopt's '?' or ':': points to --help. */
 int cli_usage_error(void);
+/* Finds one of our files: in a build tree at in_build, relative to this program; installed at `installed`, relative to
+ * the folder of libraries. */
+bool cli_find(const char *in_build, const char *installed, const char *name, char path[PATH_MAX]);
 /* Lines of `mtprof info`: accelerators, and how to profile programs that use them. */
 void cli_about_devices(void);
 /* The options of all verbs, at the end of their lists. */
@@ -76,6 +83,8 @@ int cli_close(cli_out *out,
 bool cli_parse_time(const char *text, int64_t *ns);
 /* "5%" or "0.05". false: neither. */
 bool cli_parse_fraction(const char *text, double *fraction);
+bool cli_parse_seconds(const char *text, int64_t *ns);    /* "1.5" seconds, or a time with its unit */
+bool cli_parse_budget(const char *text, uint64_t *bytes); /* "256M", "1G"; false: the reason was printed */
 bool cli_parse_count(const char *text, int64_t *count);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */

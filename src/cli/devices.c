@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Finds one of our libraries, next to this program in a build tree or where it is installed. */
-static bool find_library(const char *in_build, const char *name, char path[PATH_MAX])
+bool cli_find(const char *in_build, const char *installed, const char *name, char path[PATH_MAX])
 {
     char own[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -20,11 +19,14 @@ static bool find_library(const char *in_build, const char *name, char path[PATH_
     if (slash == NULL)
         return false;
     *slash = 0;
-    const char *const folders[] = {in_build, "../" CLI_LIBDIR, "../lib"};
+    const char *const folders[] = {"", "../" CLI_LIBDIR, "../lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char tried[PATH_MAX];
-        if (snprintf(tried, sizeof tried, "%s/%s/%s", own, folders[i], name) < (int)sizeof tried &&
-            realpath(tried, path) != NULL)
+        char tried[PATH_MAX], file[NAME_MAX + 1];
+        snprintf(file, sizeof file, "/%s", name); /* which may be a link: its folder counts */
+        if (snprintf(tried, sizeof tried, "%s/%s/%s", own, folders[i], i == 0 ? in_build : installed) <
+                (int)sizeof tried &&
+            realpath(tried, path) != NULL && strlen(path) + strlen(file) < PATH_MAX &&
+            access(strcat(path, file), R_OK) == 0)
             return true;
     }
     return false;
@@ -74,7 +76,7 @@ void cli_about_devices(void)
     const char *given = getenv("MINDTORCH_DEVICE_PLUGIN");
     if (given != NULL && *given != 0)
         about_plugin(given);
-    else if (find_library("src/runtime", "libmindtorch_opencl.so", path))
+    else if (cli_find("src/runtime", "", "libmindtorch_opencl.so", path))
         about_plugin(path);
     else
         printf(
@@ -88,7 +90,7 @@ void cli_about_devices(void)
         {"src/collect/malloc", "libmtprof_malloc.so", "heap of programs", "LD_PRELOAD"},
     };
     for (size_t i = 0; i < sizeof collectors / sizeof *collectors; i++)
-        if (find_library(collectors[i].in_build, collectors[i].name, path))
+        if (cli_find(collectors[i].in_build, "", collectors[i].name, path))
             printf("  %-17s %s=%s MTPROF_OUT=trace.json PROGRAM\n", collectors[i].what,
                    collectors[i].variable, path);
 }

@@ -180,6 +180,40 @@ bool cli_parse_count(const char *text, int64_t *count)
     return end != text && *end == 0 && value >= -1;
 }
 
+/* "256M", "1G", "65536". */
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    const char *unit = *end != 0 ? strchr(units, *end) : NULL;
+    int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    if (!mtp__is_digit(text[0]) || errno != 0 || n > UINT64_MAX >> shift || n == 0)
+        return false;
+    *bytes = (uint64_t)n << shift;
+    return end[unit != NULL] == 0;
+}
+
+bool cli_parse_seconds(const char *text, int64_t *ns)
+{
+    char *end;
+    double seconds = mtp__read_double(text, &end);
+    if (end != text && *end == 0 && seconds >= 0 && seconds < 1e9) {
+        *ns = (int64_t)(seconds * 1e9);
+        return true;
+    }
+    return cli_parse_time(text, ns) && *ns >= 0;
+}
+
+bool cli_parse_budget(const char *text, uint64_t *bytes)
+{
+    if (parse_size(text, bytes) && *bytes >= 256u << 10)
+        return true;
+    cli_fail(CLI_USAGE, "--budget '%s': expected a size from 256K on, like 256M or 1G", text);
+    return false;
+}
+
 /* ---------------------------------------------------------------------------------------------- main */
 
 static void print_help(FILE *to)
@@ -275,10 +309,12 @@ static bool take_options(int *argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_ALL, "C"); /* programs read this output, too */
-    if (!take_options(&argc, argv))
+    setlocale(LC_ALL, "C");                              /* programs read this output, too */
+    bool runs = argc > 1 && strcmp(argv[1], "run") == 0; /* options after the program are the program's */
+    if (!runs && !take_options(&argc, argv))
         return CLI_USAGE;
-    signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
+    if (!runs)
+        signal(SIGPIPE, SIG_DFL); /* `mtprof table x | head` ends quietly */
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;

@@ -11,6 +11,7 @@
 #include <sys/single_threaded.h>
 #include <unistd.h>
 #include "base/testpoint.h"
+#include "record/listen/listen.h"
 #include "record/profile.h"
 #include "record/stack.h"
 
@@ -52,18 +53,31 @@ static void after_fork_parent(void)
     mtp__writer_release(before);
 }
 
-/* The child's own file: the parent's path, with patterns already expanded, and the child's pid. Failure is
- * not reported: the child then does not record. */
-static void follow(mtp_profile *prof)
+/* The child's own file. If the spool's pattern names the process, that tells them apart; else it is the parent's
+ * path, with patterns already expanded, and the child's pid. */
+static void child_spool(const mtp_profile *prof, char *path, size_t room)
 {
-    char path[2 * PATH_MAX + 32];
-    int n = 0;
-    for (const char *p = prof->spool_root; *p != 0 && n < PATH_MAX; p++) {
+    const char *p = prof->config.spool;
+    while ((p = strchr(p, '%')) != NULL && p[1] != 'p')
+        p += 2;
+    if (p != NULL) {
+        snprintf(path, room, "%s", prof->config.spool);
+        return;
+    }
+    size_t n = 0;
+    for (p = prof->spool_root; *p != 0 && n < PATH_MAX; p++) {
         if (*p == '%')
             path[n++] = '%';
         path[n++] = *p;
     }
-    snprintf(path + n, sizeof path - (size_t)n, ".%ld", (long)getpid());
+    snprintf(path + n, room - n, ".%ld", (long)getpid());
+}
+
+/* Failure is not reported: the child then does not record. */
+static void follow(mtp_profile *prof)
+{
+    char path[2 * PATH_MAX + 32];
+    child_spool(prof, path, sizeof path);
     if (mtp__recorder_revive(prof->recorder, path) != MTP_OK) {
         mtp__profile_release(prof);
         return;
@@ -73,7 +87,7 @@ static void follow(mtp_profile *prof)
     mtp__step_mark(prof->step);
 }
 
-static void after_fork_child(void)
+static void child_continues(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
     if (without_locks || had_others)
@@ -87,6 +101,7 @@ static void after_fork_child(void)
     mtp__recorder *was = mtp__recorder_forked(inside);
     mtp__registry_forked(inside);
     mtp__writer_release(before);
+    mtp__profile_forget(NULL);
     mtp_profile *prof = mtp__profile_active();
     if (prof == NULL)
         return;
@@ -101,6 +116,12 @@ static void after_fork_child(void)
     }
     prof->action = MTP_ACTION_NONE;
     mtp__profile_release(prof);
+}
+
+static void after_fork_child(void)
+{
+    child_continues();
+    mtp__listen_forked();
 }
 
 void mtp__recorder_fork_init(void)

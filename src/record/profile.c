@@ -145,6 +145,7 @@ void mtp_profile_destroy(mtp_profile *prof)
 {
     if (prof == NULL)
         return;
+    mtp__profile_forget(prof);
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
     mtp__hold before = mtp__writer_hold();
@@ -156,6 +157,7 @@ void mtp_profile_destroy(mtp_profile *prof)
     mtp__profile_free_presets(prof);
     mtp__free((char *)prof->config.spool);
     mtp__free(prof);
+    mtp__profile_resume();
 }
 
 /* ------------------------------------------------------------------------------ prepare, start, stop */
@@ -240,6 +242,7 @@ static mtp_status start_trace(mtp_profile *prof)
     prof->forks = 0;
     mtp__profile_write_metadata(prof);
     mtp__step_mark(prof->step);
+    mtp__watch_begin(prof);
     return MTP_OK;
 }
 
@@ -309,39 +312,13 @@ static void warn_after(mtp_profile *prof, uint32_t stuck)
                           (unsigned long long)l.dropped);
 }
 
-#define FLUSHES_MAX 8
-static struct {
-    void (*flush)(void *user);
-    void *user; /* borrowed */
-} flushes[FLUSHES_MAX];
-static _Atomic uint32_t flush_taken, flush_count; /* count: release, pairs with stop_trace's acquire */
-
-mtp_status mtp_flush_add(void (*flush)(void *user), void *user)
-{
-    if (flush == NULL)
-        return MTP_FAIL(MTP_E_ARG, "flush_add: flush=NULL");
-    uint32_t at = atomic_fetch_add_explicit(&flush_taken, 1, memory_order_relaxed);
-    if (at >= FLUSHES_MAX) {
-        atomic_fetch_sub_explicit(&flush_taken, 1, memory_order_relaxed);
-        return MTP_FAIL(MTP_E_STATE, "flush_add: %d callbacks are already registered, the maximum",
-                        FLUSHES_MAX);
-    }
-    flushes[at].flush = flush;
-    flushes[at].user = user;
-    for (uint32_t before = at; !atomic_compare_exchange_weak_explicit(
-             &flush_count, &before, at + 1, memory_order_release, memory_order_relaxed);)
-        before = at; /* earlier callers are about to publish theirs */
-    return MTP_OK;
-}
-
 static mtp_status stop_trace(mtp_profile *prof)
 {
     uint32_t stuck = 0;
     if (!prof->recording)
         return MTP_OK; /* its start failed and reported that */
-    uint32_t flush = prof->leaving ? 0 : atomic_load_explicit(&flush_count, memory_order_acquire);
-    for (uint32_t i = 0; i < flush; i++)
-        flushes[i].flush(flushes[i].user);
+    if (!prof->leaving)
+        mtp__watch_end(prof);
     mtp_status status = mtp__recorder_stop(prof->recorder, &stuck);
     if (status != MTP_OK)
         return status;
@@ -536,15 +513,23 @@ static void claim_end(claim *c)
     prof->action = MTP_ACTION_NONE;
 }
 
+/* Last of all: the profile that gave way to this one resumes if this one is over. */
+static void displaced_resume(int *unused)
+{
+    (void)unused;
+    mtp__profile_resume();
+}
+
 mtp_status mtp_profile_start(mtp_profile *prof)
 {
+    int displaced __attribute__((cleanup(displaced_resume))) = 0;
     driving d __attribute__((cleanup(drive_end))) = {NULL};
     mtp_status status = drive(prof, false, "start", &d);
     if (status != MTP_OK)
         return status;
     if (prof->active)
         return MTP_FAIL(MTP_E_STATE, "start: this profile is already active");
-    if (!mtp__profile_claim(prof))
+    if (!mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
     prof->by_hand = false;
@@ -618,6 +603,7 @@ static void release_end(mtp_profile **prof)
 
 mtp_status mtp_profile_stop(mtp_profile *prof)
 {
+    int displaced __attribute__((cleanup(displaced_resume))) = 0;
     driving d __attribute__((cleanup(drive_end))) = {NULL};
     mtp_status status = drive(prof, true, "stop", &d);
     if (status != MTP_OK)
@@ -638,13 +624,14 @@ mtp_status mtp_profile_stop(mtp_profile *prof)
 
 mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
 {
+    int displaced __attribute__((cleanup(displaced_resume))) = 0;
     driving d __attribute__((cleanup(drive_end))) = {NULL};
     mtp_status status = drive(prof, false, "prepare_trace", &d);
     if (status != MTP_OK)
         return status;
     if (prof->recording || (prof->active && !prof->by_hand))
         return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is already recording");
-    if (!prof->active && !mtp__profile_claim(prof))
+    if (!prof->active && !mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
     prof->by_hand = true;
@@ -656,6 +643,7 @@ mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
 
 mtp_status mtp_profile_start_trace(mtp_profile *prof)
 {
+    int displaced __attribute__((cleanup(displaced_resume))) = 0;
     driving d __attribute__((cleanup(drive_end))) = {NULL};
     mtp_status status = drive(prof, false, "start_trace", &d);
     if (status != MTP_OK)
@@ -665,7 +653,7 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
     if (prof->recording)
         return MTP_FAIL(MTP_E_STATE, "start_trace: this profile is already recording");
     bool claimed = !prof->active;
-    if (claimed && !mtp__profile_claim(prof))
+    if (claimed && !mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {claimed ? prof : NULL};
     prof->by_hand |= claimed;
@@ -677,12 +665,14 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
 
 mtp_status mtp_profile_stop_trace(mtp_profile *prof)
 {
+    int displaced __attribute__((cleanup(displaced_resume))) = 0;
     driving d __attribute__((cleanup(drive_end))) = {NULL};
     mtp_status status = drive(prof, false, "stop_trace", &d);
     if (status != MTP_OK)
         return status;
     if (prof->recorder == NULL)
         return MTP_FAIL(MTP_E_STATE, "Profiler must be initialized before stopping trace");
+    mtp__profile_forget(prof);
     bool idle = !prof->recording && prof->by_hand;
     status = stop_trace(prof); /* which releases it */
     if (status == MTP_OK && idle)
@@ -735,6 +725,11 @@ mtp_action mtp_profile_action(const mtp_profile *prof)
 bool mtp_profile_is_recording(const mtp_profile *prof)
 {
     return prof != NULL && prof->recording;
+}
+
+bool mtp_profile_gives_way(const mtp_profile *prof)
+{
+    return prof != NULL && prof->config.gives_way;
 }
 
 const char *mtp_profile_trace_id(const mtp_profile *prof)

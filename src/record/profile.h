@@ -47,8 +47,15 @@ void mtp__profile_free_presets(mtp_profile *prof);
 
 /* active.c: the process's only active profile */
 bool mtp__profile_claim(mtp_profile *prof); /* false: there is another */
+bool mtp__profile_take(mtp_profile *prof);  /* the same; one that gives way pauses, and resumes by resume() */
+void mtp__profile_resume(void);             /* the one that paused, unless another is active */
+void mtp__profile_forget(mtp_profile *prof); /* it will not resume; NULL: whichever it is */
 void mtp__profile_release(mtp_profile *prof);
 mtp_profile *mtp__profile_active(void); /* borrowed; NULL: none */
+
+/* watch.c: calls the functions of mtp_watch_add and mtp_flush_add */
+void mtp__watch_begin(mtp_profile *prof);
+void mtp__watch_end(mtp_profile *prof);
 
 /* events.c */
 void mtp__step_mark(uint64_t number);

@@ -27,8 +27,10 @@ static PyCodeObject *optimizer_call; /* owned, or NULL: a method that every opti
 static PyObject *module_names;       /* dict of this session: module -> name id */
 static PyObject *module_counts;      /* dict of this session: class name -> count */
 static PyObject *function_names;     /* dict of this session: address of code or method -> name id */
-static PyObject *prefixes;   /* list of str: prefixes to strip from file names; the first match wins */
-static PyObject *optimizers; /* dict of this session: address of an optimizer -> itself */
+static PyObject *prefixes; /* list of str: prefixes to strip from file names; the first match wins */
+static Py_ssize_t
+    prefixes_of; /* the length of sys.path then: recordings of `mtprof run` begin before it is complete */
+static PyObject *optimizers;           /* dict of this session: address of an optimizer -> itself */
 static bool following, with_functions; /* with_functions: not only modules */
 static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
 
@@ -60,6 +62,14 @@ static void put_str(text *t, PyObject *str)
         n = 1;
     }
     put_bytes(t, utf8, (size_t)n);
+}
+
+static bool set_prefixes(void);
+
+static Py_ssize_t path_length(void)
+{
+    PyObject *path = PySys_GetObject("path"); /* borrowed */
+    return path != NULL && PyList_Check(path) ? PyList_GET_SIZE(path) : 0;
 }
 
 /* A code object's file, without the import directory. */
@@ -251,6 +261,8 @@ static uint32_t function_name(PyCodeObject *code)
     PyObject *key = PyLong_FromVoidPtr(code);
     uint32_t id = key != NULL ? known(function_names, key) : 0;
     if (id == 0 && key != NULL) {
+        if (path_length() != prefixes_of && !set_prefixes())
+            PyErr_Clear();
         char name[512];
         text t = {name, sizeof name};
         put_file(&t, code->co_filename);
@@ -472,8 +484,10 @@ static bool set_prefixes(void)
     PyObject *paths = PyImport_ImportModule("mtprof._paths");
     PyObject *found = paths != NULL ? PyObject_CallMethod(paths, "prefixes", NULL) : NULL;
     Py_XDECREF(paths);
-    Py_XSETREF(prefixes, found);
-    return prefixes != NULL;
+    prefixes_of = path_length();
+    if (found != NULL || prefixes == NULL)
+        Py_XSETREF(prefixes, found);
+    return found != NULL;
 }
 
 static void unfollow(void)
@@ -506,9 +520,14 @@ bool mtpn_frames_are_free(void)
            taker_pid != getpid(); /* after fork: the parent's session, which no longer records here */
 }
 
-bool mtpn_frames_begin(const void *session, bool with_stack)
+const mtp_stack_provider *mtpn_frames_provider(void)
 {
     static const mtp_stack_provider provider = {sizeof provider, capture, describe, NULL};
+    return &provider;
+}
+
+bool mtpn_frames_begin(const void *session, bool functions, bool sets_provider)
+{
     end();
     taker = session;
     taker_pid = getpid();
@@ -517,13 +536,13 @@ bool mtpn_frames_begin(const void *session, bool with_stack)
     module_counts = PyDict_New();
     function_names = PyDict_New();
     optimizers = PyDict_New();
-    with_functions = with_stack;
+    with_functions = functions;
     if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL ||
         optimizers == NULL || !set_prefixes()) {
         mtpn_frames_end(session);
         return false;
     }
-    mtp_status status = with_stack ? mtp_stack_provider_set(&provider) : MTP_OK;
+    mtp_status status = sets_provider ? mtp_stack_provider_set(mtpn_frames_provider()) : MTP_OK;
     if (status == MTP_OK)
         return true;
     mtpn_frames_end(session);

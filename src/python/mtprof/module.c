@@ -109,6 +109,7 @@ PyMODINIT_FUNC PyInit__native(void)
         mtpn_objects_init(module) < 0 || mtpn_hooks_init(module) < 0 || mtpn_ending_init(module) < 0 ||
         mtpn_files_init(module) < 0 || mtpn_emit_init(module) < 0 ||
         PyModule_AddFunctions(module, mtpn_collections) < 0 ||
+        PyModule_AddFunctions(module, mtpn_attach) < 0 ||
         PyModule_AddIntConstant(module, "CPU", MTP_CPU) < 0 ||
         PyModule_AddIntConstant(module, "NPU", MTP_NPU) < 0 ||
         PyModule_AddIntConstant(module, "STOP_WHEN_FULL", MTP_STOP_WHEN_FULL) < 0 ||

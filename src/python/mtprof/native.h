@@ -27,6 +27,9 @@ PyObject *mtpn_bind(PyObject *self, PyObject *object, PyObject *type);
 /* record.c */
 int mtpn_record_init(PyObject *module);
 
+/* attach.c: recordings that Python did not start */
+extern PyMethodDef mtpn_attach[];
+
 /* session.c, trace.c */
 int mtpn_session_init(PyObject *module);
 int mtpn_trace_init(PyObject *module);
@@ -36,8 +39,9 @@ PyObject *mtpn_trace_object(mtp_trace *trace); /* takes ownership */
 int mtpn_frames_init(PyObject *module);
 bool mtpn_frames_are_free(void); /* does no session of this process own them? */
 /* Before a session that wants them starts, GIL held. The session owns them until it ends. false: an exception
- * is set. */
-bool mtpn_frames_begin(const void *session, bool with_stack);
+ * is set. sets_provider: stacks are Python's; else the caller has seen to that. */
+bool mtpn_frames_begin(const void *session, bool with_functions, bool sets_provider);
+const mtp_stack_provider *mtpn_frames_provider(void);
 bool mtpn_frames_may_follow(void);              /* is no other profiler following this thread? */
 void mtpn_frames_follow(void);                  /* after it started */
 void mtpn_frames_unfollow(const void *session); /* before it stops */

@@ -209,7 +209,7 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
-    if (begins && !mtpn_frames_begin(s, s->with_stack))
+    if (begins && !mtpn_frames_begin(s, s->with_stack, s->with_stack))
         return NULL;
     s->frames_on |= begins;
     mtp_status status = mtp_profile_start_trace(s->prof);

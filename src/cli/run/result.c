@@ -1,0 +1,239 @@
+/* cli/run/result.c - after the program: what its processes recorded becomes one trace, and is shown.
+ *
+ * Everything goes to stderr: the program's output may be read by another program.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/plain.h"
+#include "cli/run/run.h"
+
+enum {
+    ROWS = 15
+};
+
+typedef struct spool {
+    char path[PATH_MAX];
+    mtp_trace_info info;
+    bool readable, live;
+} spool;
+
+typedef struct found {
+    spool *spool; /* owned */
+    size_t count, room;
+    uint64_t bytes, live;
+    mtp_ledger lost; /* sums */
+} found;
+
+static bool is_empty(const spool *s)
+{
+    const mtp_trace_info *i = &s->info;
+    return s->readable && i->spans == 0 && i->memory_events == 0 && i->instants == 0 && i->flows == 0;
+}
+
+static void add(found *f, const char *folder, const char *name)
+{
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    if (f->count == f->room) {
+        size_t room = f->room > 0 ? 2 * f->room : 16;
+        spool *grown = realloc(f->spool, room * sizeof *grown);
+        if (grown == NULL)
+            return;
+        f->spool = grown;
+        f->room = room;
+    }
+    spool *s = &f->spool[f->count];
+    *s = (spool){.info = MTP_TRACE_INFO_INIT};
+    if (snprintf(s->path, sizeof s->path, "%s/%s", folder, name) >= (int)sizeof s->path)
+        return;
+    s->live = run_is_live(s->path);
+    s->readable = mtp_trace_file_info(s->path, &options, &s->info) == MTP_OK;
+    if (is_empty(s) && !s->live)
+        unlink(s->path);
+    else
+        f->count++;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const mtp_trace_info *x = &((const spool *)a)->info, *y = &((const spool *)b)->info;
+    int64_t first = x->base_ns + x->first_ns, second = y->base_ns + y->first_ns;
+    return (first > second) - (first < second);
+}
+
+static void look(found *f, const char *path)
+{
+    struct dirent *entry;
+    DIR *folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (cli_ends(entry->d_name, ".mtp"))
+            add(f, path, entry->d_name);
+    if (folder != NULL)
+        closedir(folder);
+    if (f->count > 0)
+        qsort(f->spool, f->count, sizeof *f->spool, by_start);
+    for (size_t i = 0; i < f->count; i++) {
+        struct stat st;
+        const mtp_ledger *l = &f->spool[i].info.ledger;
+        f->bytes += stat(f->spool[i].path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        f->live += f->spool[i].live;
+        f->lost.emitted += l->emitted;
+        f->lost.lost_definitions += l->lost_definitions;
+        for (int k = 0; k < MTP_DROP_CAUSES; k++)
+            f->lost.dropped_by[k] += l->dropped_by[k];
+    }
+}
+
+/* The first process that recorded something, unless it still does: the program itself, if it did. */
+static spool *first_of(const found *f, pid_t pid)
+{
+    spool *first = NULL;
+    for (size_t i = 0; i < f->count; i++) {
+        spool *s = &f->spool[i];
+        if (s->live || !s->readable)
+            continue;
+        if (first == NULL || (s->info.pid == (uint64_t)pid && first->info.pid != (uint64_t)pid))
+            first = s;
+    }
+    return first;
+}
+
+/* ------------------------------------------------------------------------------------------------------ telling */
+
+static void tell_end(const run_options *o, const run_ended *ended, const found *f)
+{
+    char how[64] = "", about[96] = "";
+    if (WIFSIGNALED(ended->status))
+        snprintf(how, sizeof how, ", ended by %s", strsignal(WTERMSIG(ended->status)));
+    else if (WEXITSTATUS(ended->status) != 0)
+        snprintf(how, sizeof how, ", exit status %d", WEXITSTATUS(ended->status));
+    uint64_t events = 0;
+    for (size_t i = 0; i < f->count; i++)
+        events += f->spool[i].info.spans + f->spool[i].info.memory_events + f->spool[i].info.instants;
+    snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
+             f->count == 1 ? "" : "es");
+    fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), o->program[0], cli_plain(stderr),
+            ended->seconds, how, f->count == 0 ? "nothing was recorded" : about);
+}
+
+static void tell_losses(const found *f)
+{
+    for (int k = 0; k < MTP_DROP_CAUSES; k++)
+        if (f->lost.dropped_by[k] > 0)
+            cli_note("%llu of %llu records are missing: %s", (unsigned long long)f->lost.dropped_by[k],
+                     (unsigned long long)f->lost.emitted, mtp_drop_text((mtp_drop)k));
+    if (f->lost.lost_definitions > 0)
+        cli_note("%llu names, shapes or stacks are missing: shown as \"?\"",
+                 (unsigned long long)f->lost.lost_definitions);
+    for (size_t i = 0; i < f->count; i++)
+        if (f->spool[i].live)
+            cli_note("process %llu is still running, and recording into %s",
+                     (unsigned long long)f->spool[i].info.pid, f->spool[i].path);
+        else if (!f->spool[i].readable)
+            cli_note("%s cannot be read: 'mtprof check' says why", f->spool[i].path);
+}
+
+/* By self CPU time. Python functions are rows where nothing else is. */
+bool run_table(const mtp_trace *trace, FILE *to)
+{
+    mtp_averages_options group = MTP_AVERAGES_OPTIONS_INIT;
+    mtp_table_options table = MTP_TABLE_OPTIONS_INIT;
+    mtp_averages *averages = NULL;
+    table.sort_by = "self_cpu_time_total";
+    table.row_limit = ROWS;
+    mtp_status status = mtp_averages_create(trace, &group, &averages);
+    bool of_python =
+        status == MTP_OK && mtp_averages_count(averages) == 0 && mtp_averages_left_out(averages) > 0;
+    if (of_python) {
+        mtp_averages_destroy(averages);
+        averages = NULL;
+        group.include_python_functions = true;
+        status = mtp_averages_create(trace, &group, &averages);
+    }
+    if (status == MTP_OK && mtp_averages_count(averages) > 0)
+        status = mtp_averages_table(averages, &table, mtp_sink_file, to);
+    if (status != MTP_OK)
+        cli_fail_status(status);
+    mtp_averages_destroy(averages);
+    return of_python;
+}
+
+static void tell_files(const run_place *place, size_t others, uint64_t bytes, bool of_python)
+{
+    struct stat st;
+    const char *out = place->shown;
+    double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
+    fprintf(stderr, "written  %s (%.1f MB)", out, size);
+    if (others > 0)
+        fprintf(stderr, ", and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
+                others == 1 ? "" : "es", (double)bytes / 1e6 - size);
+    fprintf(stderr, "\nmore     mtprof table --sort self_cpu_time_total%s '%s'\n",
+            of_python ? " --python-functions" : "", out);
+    if (cli_ends(out, ".mtp"))
+        fprintf(stderr, "         mtprof export '%s' -o '%.*s.json.gz'   for ui.perfetto.dev\n", out,
+                (int)(strlen(out) - 4), out);
+}
+
+/* ----------------------------------------------------------------------------------------------------- the files */
+
+/* The program's own recording gets the name OUT; false: the reason was printed. */
+static bool name_it(const run_place *place, const spool *first)
+{
+    if (rename(first->path, place->out) == 0)
+        return true;
+    cli_fail(CLI_OUTPUT, "%s: cannot be created: %s; the recording is in %s", place->out, mtp__reason(errno),
+             first->path);
+    return false;
+}
+
+/* As the format of its suffix; the recordings are deleted then. */
+static bool convert(const run_place *place, const mtp_trace *trace, const char *from)
+{
+    if (mtp_trace_export(trace, place->out, NULL) == MTP_OK)
+        return true;
+    cli_fail(CLI_OUTPUT, "%s; the recording is in %s", mtp_last_error(), from);
+    return false;
+}
+
+static void delete_spools(const found *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->spool[i].live && f->spool[i].readable)
+            unlink(f->spool[i].path);
+}
+
+void run_result(const run_options *o, const run_place *place, const run_ended *ended)
+{
+    found f = {.spool = NULL};
+    int code;
+    look(&f, place->folder);
+    spool *first = first_of(&f, ended->pid);
+    bool is_spool = cli_ends(place->out, ".mtp"), of_python = false;
+    const char *from = is_spool ? place->out : first != NULL ? first->path : "";
+    fputc('\n', stderr);
+    if (first != NULL && (!is_spool || name_it(place, first))) {
+        mtp_trace *trace = cli_open(is_spool ? place->shown : from, &code);
+        if (trace != NULL)
+            of_python = run_table(trace, stderr);
+        bool good = is_spool || (trace != NULL && convert(place, trace, place->folder));
+        mtp_trace_destroy(trace);
+        if (good)
+            run_place_forget(place);
+        if (good && !is_spool)
+            delete_spools(&f);
+        tell_end(o, ended, &f);
+        if (good)
+            tell_files(place, is_spool ? f.count - 1 : 0, f.bytes, of_python);
+    } else {
+        tell_end(o, ended, &f);
+        if (first == NULL && f.live == 0)
+            run_place_restore(place);
+    }
+    tell_losses(&f);
+    free(f.spool);
+}

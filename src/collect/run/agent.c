@@ -1,0 +1,359 @@
+/* collect/run/agent.c - see run.h. Records the process that `mtprof run` preloaded it into.
+ *
+ * Everything in the process that records (mtprof.h's scopes, other collectors, Python) records into one profile, which
+ * begins before main() and ends at exit. Nothing here prints, or fails the program.
+ *
+ * Threads: run.lock guards the state; it is held across forks. Where the recording has to begin or end at a time, and
+ * only there, one sleeping thread waits for it, with all signals blocked.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "collect/run/run.h"
+
+#define TIMER_STACK ((size_t)256 << 10)
+#define LOOK_NS 2000000000u
+
+static struct {
+    pthread_mutex_t lock;
+    mtp__run_options options;
+    char spool[PATH_MAX + 64]; /* pattern */
+    pid_t pid;                 /* 0: the agent does nothing */
+    mtp_profile *profile;      /* owned; NULL: not yet */
+    bool wanted; /* it should be recording, and is, unless the program runs a profile of its own */
+    bool is_python, has_python; /* the program is an interpreter; it has attached itself */
+    uint64_t step;
+    mtp_op step_scope;
+} run = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic(const mtp_stack_provider *)
+    python_stacks; /* borrowed; release, pairs with the provider's acquire */
+
+/* ------------------------------------------------------------------------------------------------ the profile */
+
+/* Python's stacks, once there is a Python: the provider itself cannot be changed while recording. */
+static uint32_t capture(void *user, uint64_t *frames, uint32_t room)
+{
+    (void)user;
+    const mtp_stack_provider *p = atomic_load_explicit(&python_stacks, memory_order_acquire);
+    return p != NULL ? p->capture(p->user, frames, room) : 0;
+}
+
+static void describe(void *user, uint64_t frame, char *out, size_t room)
+{
+    (void)user;
+    const mtp_stack_provider *p = atomic_load_explicit(&python_stacks, memory_order_acquire);
+    if (p != NULL)
+        p->describe(p->user, frame, out, room);
+}
+
+static void on_warning(void *user, mtp_warning code, const char *text)
+{
+    (void)user;
+    if (code == MTP_WARNING_SPOOL_FAILED || code == MTP_WARNING_GAVE_WAY || code == MTP_WARNING_CLOCK ||
+        code == MTP_WARNING_THREAD_STUCK)
+        mtp__run_note(&run.options, "%s", text);
+}
+
+/* The process's name and command line, as JSON texts: readers show them with its rows. */
+static void describe_process(mtp_profile *profile)
+{
+    char line[1024], json[6 * sizeof line + 8];
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, line, sizeof line) : 0;
+    if (fd >= 0)
+        close(fd);
+    size_t at = 0;
+    json[at++] = '"';
+    for (ssize_t i = 0; i < n && !(i == n - 1 && line[i] == 0); i++) {
+        unsigned char c = line[i] == 0 ? ' ' : (unsigned char)line[i];
+        if (c < 0x20 || c == '"' || c == '\\' || c >= 0x7f)
+            at += (size_t)snprintf(json + at, 8, "\\u%04x", c);
+        else
+            json[at++] = (char)c;
+    }
+    json[at++] = '"';
+    json[at] = 0;
+    mtp_profile_preset_metadata_json(profile, "command_line", json);
+}
+
+static bool make_profile(void)
+{
+    const mtp__run_options *o = &run.options;
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    config.record_shapes = config.with_flops = o->shapes;
+    config.with_stack = config.with_modules = o->stacks;
+    config.profile_memory = o->memory;
+    config.acc_events = true;
+    config.follow_fork = true;
+    config.gives_way = true;
+    config.on_warning = on_warning;
+    config.buffer_bytes = o->budget;
+    config.when_full = o->newest ? MTP_KEEP_NEWEST : MTP_STREAM;
+    config.spool = run.spool;
+    if (mtp_profile_create(&config, &run.profile) != MTP_OK)
+        return false;
+    describe_process(run.profile);
+    return true;
+}
+
+/* With run.lock. */
+static void begin(void)
+{
+    run.wanted = true;
+    if ((run.profile == NULL && !make_profile()) || mtp_profile_prepare_trace(run.profile) != MTP_OK ||
+        mtp_profile_start_trace(run.profile) != MTP_OK) {
+        mtp__run_note(&run.options, "not recorded: %s", mtp_last_error());
+        run.wanted = false;
+    }
+}
+
+static void end(void)
+{
+    run.wanted = false;
+    if (run.profile != NULL)
+        mtp_profile_stop_trace(run.profile);
+}
+
+/* A process that recorded nothing leaves no file. */
+static void remove_if_empty(void)
+{
+    mtp_ledger ledger = MTP_LEDGER_INIT;
+    const char *spool = mtp_profile_spool(run.profile);
+    if (spool != NULL && mtp_profile_ledger(run.profile, &ledger) == MTP_OK &&
+        ledger.emitted <= 1) /* the mark of step 0 */
+        unlink(spool);
+}
+
+static void at_exit(void)
+{
+    if (run.pid != getpid())
+        return; /* a child made by vfork or clone */
+    pthread_mutex_lock(&run.lock);
+    mtp_op_end(&run.step_scope);
+    run.step_scope.token = 0;
+    end();
+    if (run.profile != NULL)
+        remove_if_empty();
+    if (run.is_python && run.options.python && !run.has_python)
+        mtp__run_note(&run.options,
+                      "its Python functions are not recorded: the interpreter was told to ignore its "
+                      "environment (-I, -E or -S)");
+    if (run.options.by_steps && run.step == 0 && run.has_python)
+        mtp__run_note(&run.options, "no training step was seen, so --steps recorded nothing here");
+    pthread_mutex_unlock(&run.lock);
+}
+
+/* -------------------------------------------------------------------------------------------------- at a time */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Looks up now and then: a program whose last thread ends must not wait for us. */
+static void sleep_until(uint64_t ns)
+{
+    for (uint64_t now = now_ns(); now < ns; now = now_ns()) {
+        uint64_t left = ns - now < LOOK_NS ? ns - now : LOOK_NS;
+        struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+        nanosleep(&t, NULL);
+        if (mtp__is_last_thread())
+            exit(0);
+    }
+}
+
+static void *keep_time(void *unused)
+{
+    const mtp__run_options *o = &run.options;
+    if (o->from_ns > now_ns()) {
+        sleep_until(o->from_ns);
+        pthread_mutex_lock(&run.lock);
+        begin();
+        pthread_mutex_unlock(&run.lock);
+    }
+    if (o->until_ns != 0) {
+        sleep_until(o->until_ns);
+        pthread_mutex_lock(&run.lock);
+        end();
+        pthread_mutex_unlock(&run.lock);
+    }
+    return unused;
+}
+
+static void start_timer(void)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, TIMER_STACK);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, &attr, keep_time, NULL) != 0)
+        mtp__run_note(&run.options, "--delay and --duration have no effect: no thread could be created");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+/* Begins now, or arranges for it: at the start of a process, and of a forked child that does not record yet. */
+static void begin_or_wait(bool recording)
+{
+    const mtp__run_options *o = &run.options;
+    uint64_t now = now_ns();
+    if (o->wait || (o->until_ns != 0 && now >= o->until_ns))
+        return;
+    if (!recording && now >= o->from_ns &&
+        !(o->by_steps && (o->first_step > run.step || run.step >= o->no_step)))
+        begin();
+    if (!o->by_steps && (o->from_ns > now || o->until_ns != 0))
+        start_timer();
+}
+
+/* ------------------------------------------------------------------------------------------- start, fork, steps */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&run.lock);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&run.lock);
+}
+
+/* libmtprof's own handler has run: if the parent was recording, so does the child, in a file of its own. */
+static void after_fork_child(void)
+{
+    pthread_mutex_init(&run.lock, NULL);
+    run.pid = getpid();
+    run.step_scope.token = 0;
+    bool recording = mtp_profile_is_recording(run.profile);
+    if (!recording)
+        run.profile = NULL; /* the parent's: what the child inherited of it cannot record */
+    if (run.wanted && !recording)
+        begin(); /* the parent's profile had given way */
+    begin_or_wait(recording || run.wanted);
+}
+
+static bool name_spool(const char *folder)
+{
+    size_t n = 0;
+    for (const char *p = folder; *p != 0; p++) {
+        if (n + 2 >= PATH_MAX)
+            return false;
+        if (*p == '%')
+            run.spool[n++] = '%';
+        run.spool[n++] = *p;
+    }
+    strcpy(run.spool + n, "/%p-%n.mtp");
+    return true;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    static const mtp_stack_provider forwarding = {sizeof forwarding, capture, describe, NULL};
+    const char *folder = getenv("MTPROF_RUN");
+    int error = errno;
+    if (folder == NULL || folder[0] != '/' || !name_spool(folder))
+        return;
+    mtp__run_options_read(&run.options, getenv("MTPROF_RUN_OPTIONS"));
+    run.pid = getpid();
+    run.is_python = dlsym(RTLD_DEFAULT, "PyGILState_Check") != NULL;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
+    if (run.is_python)
+        mtp_stack_provider_set(&forwarding);
+    if (run.options.wait && mtp_listen() != MTP_OK)
+        mtp__run_note(&run.options, "cannot be recorded on demand: %s", mtp_last_error());
+    begin_or_wait(false);
+    errno = error;
+}
+
+void mtp_run_python(const mtp_stack_provider *provider)
+{
+    run.has_python = true;
+    atomic_store_explicit(&python_stacks, provider, memory_order_release);
+}
+
+/* ---------------------------------------------------------------------------------------------- hooks of Python */
+
+static struct {
+    void (*begin)(uint32_t recording);
+    void (*end)(void);
+    int (*is_initialized)(void);
+} hook;
+
+static void hook_begin(void *user, mtp_profile *prof)
+{
+    (void)user;
+    if (mtp_profile_gives_way(prof) && hook.is_initialized())
+        hook.begin(mtp_recording());
+}
+
+/* After the interpreter's end its code cannot run: at exit, recordings end later. */
+static void hook_end(void *user, mtp_profile *prof)
+{
+    (void)user;
+    if (mtp_profile_gives_way(prof) && hook.is_initialized())
+        hook.end();
+}
+
+uint32_t mtp_run_hook(void (*begin_hook)(uint32_t recording), void (*end_hook)(void))
+{
+    *(void **)&hook.is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (run.pid != getpid() || hook.begin != NULL || hook.is_initialized == NULL)
+        return 0;
+    hook.begin = begin_hook;
+    hook.end = end_hook;
+    if (mtp_watch_add(hook_begin, hook_end, NULL) != MTP_OK)
+        return 0;
+    return mtp_recording();
+}
+
+void mtp_run_note(const char *text)
+{
+    if (text != NULL)
+        mtp__run_note(&run.options, "%s", text);
+}
+
+static void begin_step(void)
+{
+    char name[48];
+    int n = snprintf(name, sizeof name, "ProfilerStep#%llu", (unsigned long long)run.step);
+    run.step_scope = (mtp_op)MTP_OP_INIT(0);
+    run.step_scope.kind = MTP_SCOPE_USER;
+    mtp_profile_mark_step(run.profile, run.step);
+    mtp_op_begin_text(&run.step_scope, name, (size_t)n);
+}
+
+void mtp_run_step(void)
+{
+    const mtp__run_options *o = &run.options;
+    if (run.pid != getpid())
+        return;
+    pthread_mutex_lock(&run.lock);
+    mtp_op_end(&run.step_scope);
+    run.step_scope.token = 0;
+    run.step++;
+    if (o->by_steps && run.step == o->first_step)
+        begin();
+    if (o->by_steps && run.step == o->no_step)
+        end();
+    if (mtp_profile_is_recording(run.profile))
+        begin_step();
+    pthread_mutex_unlock(&run.lock);
+}

@@ -1,0 +1,562 @@
+#!/usr/bin/env python3
+"""Unit: `mtprof run`, `trigger` and `ps` with programs of all kinds: they behave as without us, and what they did is recorded.
+
+usage: tests/unit/test_run.py MTPROF PROGRAM STATIC       speaks TAP; STATIC: "" where programs cannot be linked statically
+"""
+import fcntl
+import gzip
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MTPROF, PROGRAM = (str(pathlib.Path(a).resolve()) for a in sys.argv[1:3])
+STATIC = str(pathlib.Path(sys.argv[3]).resolve()) if sys.argv[3] else ""
+NOBODY = 65534
+results = []
+PYTHON = sys.executable
+
+
+def check(name, good, more="", skip=""):
+    results.append(bool(good) or bool(skip))
+    print(f"{'ok' if results[-1] else 'not ok'} {len(results)} - {name}{' # SKIP ' + skip if skip else ''}", flush=True)
+    if not results[-1]:
+        print("# " + str(more).replace("\n", "\n# ")[:4000])
+
+
+class Done:
+    def __init__(self, code, out, err, folder):
+        self.code, self.out, self.err, self.folder = code, out, err, folder
+        self.files = sorted(p.name for p in folder.iterdir())
+        self.spools = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*.mtp")}
+
+    def __repr__(self):
+        return f"exit {self.code}\n{self.out}{self.err}{self.files}"
+
+    def names(self):
+        """How often each name occurs, in all processes together."""
+        counted = {}
+        for path in self.spools.values():
+            told = subprocess.run([MTPROF, "stats", "--json", "--python-functions", path], capture_output=True, text=True)
+            for row in json.loads(told.stdout) if told.stdout else []:
+                counted[row["key"]] = counted.get(row["key"], 0) + row["count"]
+        return counted
+
+
+def environment(**more):
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("MTPROF")}, "LC_ALL": "C.UTF-8", **more}
+
+
+def run(folder, *args, options=(), stdin=None, cwd=None, preexec=None, timeout=60, **more):
+    done = subprocess.run([MTPROF, "run", *options, "--", *args], cwd=cwd or folder, env=environment(**more), input=stdin, timeout=timeout,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=preexec)
+    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), pathlib.Path(folder))
+
+
+def test(function):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            function(pathlib.Path(folder))
+        except Exception as error:  # reported, whatever it is
+            check(function.__name__, False, f"{type(error).__name__}: {error}")
+    return function
+
+
+@test
+def plain(folder):
+    done = run(folder, PROGRAM, "scopes", "100", "3")
+    check("a_program_keeps_its_exit_status", done.code == 3, done)
+    check("its_output_is_its_own", done.out == "", done)
+    check("its_scopes_are_recorded", done.names() == {"work": 100} and done.files == ["run.mtp"], (done.names(), done))
+    check("the_table_the_file_and_the_next_command_are_told", all(w in done.err for w in (
+        "work", "Self CPU time total", "exit status 3", "written  run.mtp", "mtprof table", "mtprof export")), done)
+    done = run(folder, "true")
+    check("a_program_that_records_nothing_leaves_the_earlier_trace", done.code == 0 and "nothing was recorded" in done.err and
+          done.files == ["run.mtp"], done)
+    done = run(folder, PROGRAM, "scopes", "5")
+    check("the_next_run_replaces_it", done.names() == {"work": 5} and done.files == ["run.mtp"], (done.names(), done))
+    done = run(folder, "cat", stdin=b"through\n")
+    check("standard_input_is_the_program_s", done.out == "through\n", done)
+
+
+@test
+def inherited(folder):
+    def odd():
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGUSR1])
+
+    command = [PROGRAM, "show", "a b", "%s", "--max-memory", "-o"]
+    bare = subprocess.run(command, capture_output=True, text=True, preexec_fn=odd, env=environment())
+    done = run(folder, *command, preexec=odd)
+    check("signals_masks_and_arguments_reach_the_program_as_they_were", done.out == bare.stdout and "[a b] [%s]" in done.out, done)
+    without = subprocess.run([MTPROF, "run", *command], capture_output=True, text=True, preexec_fn=odd, env=environment(), cwd=folder)
+    check("options_after_the_program_are_the_program_s", without.stdout == bare.stdout, without)
+    lines = subprocess.run(["env"], capture_output=True, text=True, env=environment(A="b c", LD_PRELOAD="")).stdout.splitlines()
+    done = run(folder, "env", A="b c")
+    extra = {line.split("=")[0] for line in set(done.out.splitlines()) - set(lines)}
+    check("the_environment_has_our_variables_only", set(lines) - {"LD_PRELOAD="} <= set(done.out.splitlines()) | {"PYTHONPATH="} and
+          extra <= {"LD_PRELOAD", "MTPROF_RUN", "MTPROF_RUN_OPTIONS", "PYTHONPATH", "OPENCL_LAYERS", "INTEL_LIBITTNOTIFY64",
+                    "NVTX_INJECTION64_PATH", "_", "SHLVL", "PWD", "OLDPWD"}, extra)
+    done = run(folder, "sh", "-c", "echo $LD_PRELOAD; echo $PYTHONPATH; echo $NVTX_INJECTION64_PATH; echo $OPENCL_LAYERS",
+               LD_PRELOAD="/nowhere/user.so", PYTHONPATH="/users/own", NVTX_INJECTION64_PATH="/users/tool.so", OPENCL_LAYERS="/users/layer.so")
+    told = done.out.splitlines()
+    check("what_the_user_preloads_stays", told[0].endswith("libmtprof_run.so:/nowhere/user.so") and told[1].endswith(":/users/own") and
+          told[2] == "/users/tool.so" and told[3].endswith("/users/layer.so"), done)
+
+
+@test
+def not_programs(folder):
+    (folder / "text").write_text("hello")
+    (folder / "old.mtp").write_text("something")
+    for args, code, words in ((["nonexistent-program"], 127, "command not found"), (["./nonexistent"], 127, "No such file"),
+                              (["./text"], 126, "Permission denied"), (["/"], 126, "Is a directory")):
+        done = run(folder, *args, options=["-o", "old.mtp"])
+        check(f"{args[0]}_is_refused_as_by_a_shell", done.code == code and words in done.err and done.files == ["old.mtp", "text"] and
+              (folder / "old.mtp").read_text() == "something", done)
+    (folder / "bad").write_text("#!/no/such/interpreter\n")
+    (folder / "bad").chmod(0o755)
+    done = run(folder, "./bad")
+    check("a_missing_interpreter_is_127", done.code == 127 and "No such file" in done.err, done)
+    for options, words in (([], "which program"), (["-o", "x.py", "true"], ".mtp"), (["--budget", "1", "true"], "--budget"),
+                           (["--steps", "5:5", "true"], "--steps"), (["--delay", "x", "true"], "--delay"),
+                           (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
+        told = subprocess.run([MTPROF, "run", *options], capture_output=True, text=True, cwd=folder)
+        check(f"wrong_usage_{options[:1]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
+
+
+@test
+def outputs(folder):
+    done = run(folder, PROGRAM, "fork", "2", options=["-o", "odd %p name.json.gz"])
+    events = json.load(gzip.open(folder / "odd %p name.json.gz"))["traceEvents"]
+    check("other_formats_are_written_and_spools_removed", done.files == ["odd %p name.json.gz"] and
+          sum(e.get("name") == "work" for e in events) == 10, done)
+    name = os.fsdecode(b"caf\xe9 %n.mtp")
+    done = run(folder, PROGRAM, "fork", "2", options=["-o", name])
+    check("names_of_any_bytes_work", (folder / name).exists() and len(list((folder / (name + ".workers")).iterdir())) == 2, done)
+    (folder / "sub").mkdir()
+    done = run(folder, PROGRAM, options=["-o", "sub"])
+    check("a_folder_is_no_output", done.code == 2 and done.out == "", done)
+    (folder / "is.mtp").mkdir()
+    done = run(folder, PROGRAM, options=["-o", "is.mtp"])
+    check("whatever_it_is_called", done.code == 4 and "Is a directory" in done.err, done)
+    done = run(folder, PROGRAM, options=["-o", "missing/run.mtp"])
+    check("an_output_that_cannot_be_created_is_4_and_nothing_runs", done.code == 4 and "missing/run.mtp" in done.err, done)
+
+
+@test
+def earlier_files(folder):
+    run(folder, PROGRAM, "fork", "2")
+    done = run(folder, PROGRAM, "scopes", "5")
+    check("a_finished_run_is_replaced_with_its_folder", done.files == ["run.mtp"] and done.names() == {"work": 5}, done)
+    run(folder, PROGRAM, "crash")
+    done = run(folder, PROGRAM, "scopes", "5")
+    check("a_recording_that_was_not_stopped_is_kept", done.files == ["run.1.mtp", "run.mtp"] and "kept as" in done.err, done)
+    first = subprocess.Popen([MTPROF, "run", "-o", "busy.mtp", PROGRAM, "wait", "30"], cwd=folder, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=environment())
+    first.stdout.readline()
+    done = run(folder, PROGRAM, "scopes", "5", options=["-o", "busy.mtp"])
+    check("one_that_another_run_writes_is_refused", done.code == 4 and "still being recorded" in done.err, done)
+    child = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True).stdout.split()[0])
+    first.kill()
+    first.wait()
+    done = run(folder, PROGRAM, "scopes", "5", options=["-o", "busy.mtp"])
+    check("and_so_is_one_whose_process_still_records", done.code == 4 and "still being recorded" in done.err, done)
+    os.kill(child, signal.SIGKILL)
+    time.sleep(0.3)
+    done = run(folder, PROGRAM, "scopes", "5", options=["-o", "busy.mtp"])
+    check("what_a_killed_mtprof_run_left_is_kept", "busy.1.mtp.workers" in done.files and "kept as" in done.err and
+          any(n.startswith("busy.1.mtp.workers/") for n in done.spools), done)
+
+
+@test
+def processes(folder):
+    done = run(folder, PROGRAM, "fork", "4")
+    check("forks_are_followed", done.names() == {"work": 10, "child": 200} and len(done.spools) == 5, (done.names(), done))
+    check("the_program_itself_is_the_output_and_the_rest_is_beside", "5 processes" in done.err and "4 more processes" in done.err, done)
+    for way in ("exec", "vfork", "spawn"):
+        done = run(folder, PROGRAM, "start", way, options=["-o", way + ".mtp"])
+        mine = {n: p for n, p in done.spools.items() if n.startswith(way)}
+        done.spools = mine
+        check(f"programs_started_by_{way}_are_recorded", done.names() == {"work": 30} and len(mine) == 2, (done.names(), done))
+    done = run(folder, "sh", "-c", "for i in 1 2 3; do $0 scopes 7; done; exit 9", PROGRAM, options=["-o", "sh.mtp"])
+    done.spools = {n: p for n, p in done.spools.items() if n.startswith("sh.")}
+    check("a_shell_script_s_programs_are_recorded", done.code == 9 and done.names() == {"work": 21}, (done.names(), done))
+    done = run(folder, "sh", "-c", "for i in $(seq 200); do $0 scopes 1; done", PROGRAM, options=["-o", "many.mtp"])
+    done.spools = {n: p for n, p in done.spools.items() if n.startswith("many.")}
+    check("200_short_processes_lose_nothing", done.names() == {"work": 200} and len(done.spools) == 200, (done.names(), len(done.spools)))
+    done = run(folder, "sh", "-c", "for i in $(seq 50); do true; ls >/dev/null; done", options=["-o", "none.mtp"])
+    check("processes_that_record_nothing_leave_nothing", not any(f.startswith("none") for f in done.files), done)
+
+
+@test
+def ends(folder):
+    done = run(folder, PROGRAM, "crash")
+    check("a_crash_ends_us_the_same_way", done.code == -signal.SIGSEGV, done)
+    check("and_leaves_its_trace", done.names() == {"work": 10} and "Segmentation fault" in done.err, (done.names(), done))
+    done = run(folder, PROGRAM, "quick")
+    check("_exit_leaves_its_trace", done.code == 6 and done.names()["work"] >= 10, done)
+    done = run(folder, PROGRAM, "threadexit", options=["-o", "t.mtp"])
+    check("exit_from_a_thread", done.code == 4 and "100" in done.err, done)
+    done = run(folder, PROGRAM, "leave", options=["-o", "l.mtp"])
+    check("a_main_thread_that_leaves_early", done.code == 0 and "t.mtp" in done.files, done)
+    done = run(folder, PROGRAM, "leave", options=["-o", "d.mtp", "--duration", "20"], timeout=15)
+    check("even_if_we_wait_for_a_time", done.code == 0 and "d.mtp" in done.files, done)
+    done = run(folder, "sh", "-c", "kill -9 $$", options=["-o", "k.mtp"])
+    check("kill_9_ends_us_the_same_way", done.code == -signal.SIGKILL, done)
+    done = run(folder, PROGRAM, "chdir", options=["-o", "c.mtp"])
+    done.spools = {"c": folder / "c.mtp"}
+    check("a_program_that_changes_its_folder", done.code == 0 and done.names() == {"work": 300010}, (done.names(), done))
+    done = run(folder, PROGRAM, "close", str(folder / "mine"), options=["-o", "f.mtp"])
+    done.spools = {"f": folder / "f.mtp"}
+    check("a_program_that_closes_all_descriptors", done.code == 0 and done.names() == {"work": 400010} and
+          (folder / "mine").read_text() == "mine", (done.names(), done))
+
+
+def started(folder, *args, options=(), **more):
+    program = subprocess.Popen([MTPROF, "run", *options, *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment(**more), start_new_session=True)
+    program.stdout.readline()
+    return program
+
+
+@test
+def signals(folder):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
+        program = started(folder, PROGRAM, "handle", str(int(number)), options=["-o", "s.mtp"])
+        program.send_signal(number)
+        out, err = program.communicate(timeout=30)
+        check(f"{number.name}_to_us_is_passed_on", program.returncode == 5 and out == f"got {int(number)}\n" and "written" in err, (out, err))
+    program = started(folder, PROGRAM, "wait", "30", options=["-o", "t.mtp"])
+    program.terminate()
+    out, err = program.communicate(timeout=30)
+    check("a_program_that_it_ends_ends_us_the_same_way", program.returncode == -signal.SIGTERM and "written  t.mtp" in err, (program.returncode, err))
+    program = started(folder, PROGRAM, "wait", "2", options=["-o", "k.mtp"])
+    program.kill()
+    out, err = program.communicate(timeout=30)
+    time.sleep(2.5)
+    left = list((folder / "k.mtp.workers").glob("*.mtp"))
+    told = subprocess.run([MTPROF, "info", *left], capture_output=True, text=True).stdout if left else ""
+    check("if_we_are_killed_the_folder_has_everything", len(left) == 1 and "stopped" in told and "20000" in told, told)
+
+
+@test
+def terminal(folder):
+    """Ctrl-C at a terminal: the program gets it once, from the terminal, and its trace is there."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.environ.update(TERM="xterm")
+        os.execv(MTPROF, ["mtprof", "run", PROGRAM, "handle", "2"])
+    text, sent = b"", False
+    deadline = time.time() + 30
+    while time.time() < deadline:
+        try:
+            text += os.read(master, 4096)
+        except OSError:
+            break
+        if b"ready" in text and b"recording into" in text and not sent:  # the key discards output that is still in the terminal
+            os.write(master, b"\x03")
+            sent = True
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    text = text.decode(errors="replace")
+    check("ctrl_c_reaches_the_program_and_the_trace_is_written", code == 5 and "got 2" in text and "written  run.mtp" in text, (code, text))
+    check("a_terminal_is_told_what_happens", "recording into run.mtp" in text, text)
+
+
+@test
+def odd_programs(folder):
+    if STATIC:
+        done = run(folder, STATIC)
+        check("a_static_program_runs_and_that_it_is_not_recorded_is_said", done.code == 0 and done.out == "static\n" and
+              "statically linked" in done.err, done)
+    else:
+        check("a_static_program", True, skip="no static C library")
+    done = run(folder, PROGRAM, "outlive", "4", options=["-o", "o.mtp"], timeout=3)
+    check("a_daemon_is_not_waited_for_and_it_is_said", done.code == 0 and "still running" in done.err and
+          any(n.startswith("o.mtp.workers/") for n in done.spools), done)
+    done = run(folder, PROGRAM, "profile", str(folder / "own.mtp"), options=["-o", "p.mtp"])
+    own = Done(0, "", "", folder)
+    own.spools = {"own": folder / "own.mtp"}
+    done.spools = {"p": folder / "p.mtp"}
+    check("a_program_may_profile_itself", done.code == 0 and own.names().get("own") == 7 and "work" not in own.names(), (own.names(), done))
+    check("meanwhile_ours_pauses_and_says_so", done.names() == {"work": 20} and "profile of its own" in done.err, (done.names(), done))
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def nobody_can_run():
+    if os.geteuid() != 0:
+        return "not root"
+    try:
+        told = subprocess.run([MTPROF, "--version"], preexec_fn=as_nobody, capture_output=True)
+    except OSError as error:
+        return f"another user cannot run it here: {error}"
+    return "" if told.returncode == 0 else "another user cannot run it here"
+
+
+@test
+def users(folder):
+    why = nobody_can_run()
+    if why:
+        check("other_users", True, skip=why)
+        return
+    folder.chmod(0o755)
+    done = run(folder, PROGRAM, "user")
+    check("a_program_that_gives_up_its_rights_runs_on", done.code == 0 and done.names().get("work", 0) >= 20, (done.names(), done))
+    check("what_its_children_cannot_write_is_said_once", done.err.count("not recorded") == 1 and "more process" in done.err, done)
+    theirs = folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, NOBODY, NOBODY)
+    tool = folder / "tool"
+    tool.write_bytes(pathlib.Path("/bin/true").read_bytes())
+    tool.chmod(0o4755)
+    done = run(theirs, str(tool), preexec=as_nobody)
+    check("a_setuid_program_is_refused_politely", done.code == 126 and "another user's rights" in done.err and done.files == [], done)
+    done = run(folder, str(tool), options=["-o", "root.mtp"])
+    check("unless_it_gains_nothing", done.code == 0, done)
+    done = run(folder, "true", options=["-o", "nobody.mtp"], preexec=as_nobody)
+    check("an_unwritable_folder_is_4", done.code == 4 and "Permission denied" in done.err, done)
+
+
+@test
+def budgets(folder):
+    done = run(folder, PROGRAM, "scopes", "300000", options=["--keep-newest", "--budget", "1M"])
+    size = (folder / "run.mtp").stat().st_size
+    check("keep_newest_keeps_within_its_budget", done.code == 0 and size <= 2 << 20 and "overwritten" in done.err, (size, done))
+    done = run(folder, PROGRAM, "wait", "2", options=["--delay", "0.5", "--duration", "0.5", "-o", "d.mtp"])
+    done.spools = {"d": folder / "d.mtp"}
+    check("delay_and_duration_limit_what_is_recorded", done.code == 0 and 100 <= done.names()["work"] <= 12000, (done.names(), done))
+    if os.geteuid() != 0:
+        check("a_full_disk", True, skip="not root")
+        return
+    full = folder / "full"
+    full.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(full)], capture_output=True).returncode != 0:
+        check("a_full_disk", True, skip="cannot mount")
+        return
+    try:
+        done = run(full, PROGRAM, "scopes", "300000", "3")
+        check("a_full_disk_is_told_and_the_program_goes_on", done.code == 3 and "records are missing" in done.err and
+              "could not grow" in done.err, done)
+        (full / "run.mtp").unlink()
+        try:
+            (full / "filler").write_bytes(b"x" * (2 << 20))
+        except OSError:
+            pass
+        done = run(full, PROGRAM, "scopes", "10", "3", options=["-o", "other.mtp"])
+        check("a_disk_without_any_room_is_told", done.code in (3, 4) and ("not recorded" in done.err or "No space" in done.err), done)
+    finally:
+        subprocess.run(["umount", str(full)])
+
+
+SCRIPT = """
+import os, sys, threading
+def inner(n): return n if n < 2 else inner(n - 1) + inner(n - 2)
+def outer(): return inner(5)
+thread = threading.Thread(target=outer, name="helper")
+thread.start()
+thread.join()
+outer()
+print(sys.path[0], "sitecustomize" in sys.modules, any("_run" in p for p in sys.path), __name__)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@test
+def python(folder):
+    (folder / "script.py").write_text(SCRIPT)
+    done = run(folder, PYTHON, "script.py", "7")
+    names = done.names()
+    check("python_functions_are_recorded", done.code == 7 and names.get("script.py(4): outer") == 2 and names.get("script.py(3): inner") == 30,
+          (names, done))
+    check("a_python_program_sees_nothing_of_it", done.out == f"{folder} False False __main__\n", done)
+    rows = subprocess.run([MTPROF, "export", folder / "run.mtp", "-o", folder / "run.json"], capture_output=True)
+    threads = [e["args"]["name"] for e in json.load(open(folder / "run.json"))["traceEvents"] if e.get("name") == "thread_name"]
+    check("threads_have_their_names", any("(helper)" in t for t in threads), (threads, rows))
+    done = run(folder, "script.py", "7", options=["-o", "s.mtp"], PATH=os.path.dirname(PYTHON) + ":" + os.environ["PATH"])
+    check("a_script_is_run_by_python3", done.code == 7 and "s.mtp" in done.files, done)
+    told = subprocess.run([MTPROF, "run", "-o", "m.mtp", "-m", "script", "7"], cwd=folder, capture_output=True, text=True,
+                          env=environment(PATH=os.path.dirname(PYTHON) + ":" + os.environ["PATH"]))
+    check("and_so_is_a_module", told.returncode == 7 and (folder / "m.mtp").exists(), told)
+    for option in ("-I", "-S", "-E"):
+        done = run(folder, PYTHON, option, "-c", "print(1)", options=["-o", "i.mtp"])
+        check(f"python_{option}_runs_and_that_functions_are_missing_is_said", done.code == 0 and done.out == "1\n" and
+              done.err.count("functions are not recorded") == (option != "-S") + (option == "-S"), done)
+    done = run(folder, PYTHON, "-c", "import os\nif os.fork() == 0:\n  def f(): pass\n  f()\n  os._exit(0)\nos.wait()", options=["-o", "f.mtp"])
+    done.spools = {n: p for n, p in done.spools.items() if n.startswith("f.mtp")}
+    check("a_forked_python_is_recorded", len(done.spools) == 2 and done.names().get("<string>(3): f") == 1, (done.names(), done))
+    done = run(folder, PYTHON, "-c", "import time\nfor i in range(3): time.sleep(0.01)\nraise KeyError", options=["--no-python", "-o", "n.mtp"])
+    check("no_python_records_no_functions", done.code == 1 and "nothing was recorded" in done.err and "KeyError" in done.err, done)
+
+
+@test
+def python_environments(folder):
+    site = folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import builtins\nbuiltins.own = 42\n")
+    done = run(folder, PYTHON, "-c", "import sitecustomize; print(own, sitecustomize.__file__)", PYTHONPATH=str(site))
+    check("the_program_s_own_sitecustomize_runs", done.out == f"42 {site}/sitecustomize.py\n", done)
+    (site / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
+    bare = subprocess.run([PYTHON, "-c", "print(1)"], env=environment(PYTHONPATH=str(site)), capture_output=True, text=True)
+    done = run(folder, PYTHON, "-c", "print(1)", PYTHONPATH=str(site))
+    check("and_fails_as_without_us", "theirs" in bare.stderr and bare.stderr.splitlines()[0] in done.err and done.out == bare.stdout, (bare, done))
+    made = subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / "env"], capture_output=True, text=True)
+    done = run(folder, folder / "env/bin/python", "-c", "import sys, mtprof\ndef f(): pass\nf()\nwith mtprof.record_function('mine'): pass\n"
+               "print(sys.prefix)", options=["-o", "v.mtp"])
+    done.spools = {"v": folder / "v.mtp"}
+    check("a_virtual_environment_that_has_never_heard_of_us", done.out == f"{folder}/env\n" and done.names().get("<string>(2): f") == 1 and
+          done.names().get("mine") == 1, (made, done.names(), done))
+    done = run(folder, PYTHON, "-c", """
+import cProfile, mtprof
+def f(): pass
+p = cProfile.Profile(); p.enable(); f(); p.disable()
+s = mtprof.Session(with_stack=True); s.prepare(); s.start(); f(); s.stop()
+print([r["key"] for r in (lambda a: [a[i] for i in range(len(a))])(s.trace().averages(include_python_functions=True)) if "): f" in r["key"]])
+f()
+""", options=["-o", "p.mtp"])
+    check("python_may_profile_itself", "): f" in done.out and done.code == 0, done)
+
+
+FAKE_TORCH = {
+    "torch/__init__.py": "from . import optim\ndef op(): pass\n",
+    "torch/optim/__init__.py": "from .optimizer import Optimizer\n",
+    "torch/optim/optimizer.py": """
+hooks = []
+def register_optimizer_step_post_hook(hook): hooks.append(hook)
+class Optimizer:
+    def step(self):
+        for hook in hooks: hook(self, (), {})
+""",
+}
+TRAINING = """
+def before(): pass
+before()
+import torch
+print(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)
+def after(): pass
+after()
+first, second = torch.optim.Optimizer(), torch.optim.Optimizer()
+import mtprof
+for i in range(10):
+    with mtprof.record_function("batch"): pass
+    first.step()
+    second.step()
+"""
+
+
+@test
+def steps(folder):
+    for name, text in FAKE_TORCH.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "train.py").write_text(TRAINING)
+    done = run(folder, PYTHON, "train.py")
+    names = done.names()
+    check("functions_are_followed_until_torch_is_imported", names.get("train.py(2): before") == 1 and "train.py(6): after" not in names,
+          (names, done))
+    check("torch_has_its_own_loader", "SourceFileLoader SourceFileLoader" in done.out, done)
+    told = subprocess.run([MTPROF, "steps", "--json", folder / "run.mtp"], capture_output=True, text=True)
+    numbers = [s.get("step", s.get("number")) for s in json.loads(told.stdout)["steps"]] if told.returncode == 0 else told
+    check("the_steps_of_the_first_optimizer_are_steps", numbers == list(range(1, 11)), (numbers, told.stdout[:500]))
+    done = run(folder, PYTHON, "train.py", options=["--steps", "3:5", "-o", "s.mtp"])
+    done.spools = {"s": folder / "s.mtp"}
+    check("only_the_steps_asked_for_are_recorded", done.names().get("batch") == 2, (done.names(), done))
+    done = run(folder, PYTHON, "train.py", options=["--python", "-o", "p.mtp"])
+    done.spools = {"p": folder / "p.mtp"}
+    check("python_functions_throughout_if_asked_for", done.names().get("train.py(6): after") == 1, (done.names(), done))
+    done = run(folder, PYTHON, "-c", "1", options=["--steps", "3:5", "-o", "n.mtp"])
+    check("that_no_step_was_seen_is_said", "no training step was seen" in done.err, done)
+
+
+def listed():
+    return subprocess.run([MTPROF, "ps"], capture_output=True, text=True, env=environment()).stdout
+
+
+def trigger(pid, *args, preexec=None, cwd="/"):
+    return subprocess.run([MTPROF, "trigger", str(pid), *args], capture_output=True, text=True, env=environment(), preexec_fn=preexec, cwd=cwd)
+
+
+def child_of(pid):
+    return int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()[0])
+
+
+@test
+def on_demand(folder):
+    program = started(folder, PROGRAM, "wait", "12", options=["--wait"])
+    pid = child_of(program.pid)
+    check("a_program_that_waits_is_listed", re.search(rf"^ *{pid} .* idle .*wait 12", listed(), re.M), listed())
+    told = trigger(pid, "--seconds", "0.5", "-o", "t.mtp", cwd=folder)
+    done = Done(0, "", "", folder)
+    check("a_stretch_is_recorded", told.returncode == 0 and done.names().get("work", 0) > 100 and "work" in told.stdout, told)
+    check("and_the_program_is_as_before", re.search(rf"^ *{pid} .* idle ", listed(), re.M), listed())
+    told = trigger(pid, "--seconds", "0.2", "-o", "t.json.gz", cwd=folder)
+    check("in_any_format", told.returncode == 0 and (folder / "t.json.gz").exists() and not (folder / "t.json.gz.mtp").exists(), told)
+    long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "long.mtp"], cwd=folder, stderr=subprocess.PIPE)
+    deadline = time.time() + 10
+    while time.time() < deadline and not re.search(rf"^ *{pid} .* recording ", listed(), re.M):
+        time.sleep(0.05)
+    check("while_it_records_that_is_listed", re.search(rf"^ *{pid} .* recording ", listed(), re.M), listed())
+    told = trigger(pid, "--seconds", "1", "-o", "second.mtp", cwd=folder)
+    check("a_second_request_is_refused", told.returncode == 3 and "already" in told.stderr, told)
+    long.send_signal(signal.SIGINT)
+    long.communicate()
+    deadline = time.time() + 10
+    while time.time() < deadline and not re.search(rf"^ *{pid} .* idle ", listed(), re.M):
+        time.sleep(0.05)
+    info = subprocess.run([MTPROF, "info", folder / "long.mtp"], capture_output=True, text=True).stdout
+    check("a_request_that_is_given_up_ends_the_recording", re.search(rf"^ *{pid} .* idle ", listed(), re.M) and "stopped" in info, info)
+    told = trigger(pid, "--seconds", "1", "-o", "/no/such/folder/t.mtp")
+    check("a_file_that_cannot_be_written_is_told", told.returncode == 3 and "No such file" in told.stderr, told)
+    why = nobody_can_run()
+    told = trigger(pid, preexec=as_nobody) if not why else None
+    check("another_user_is_refused", why or (told.returncode == 3 and "another user" in told.stderr), told, skip=why)
+    program.terminate()
+    program.communicate()
+    check("it_ends_as_it_would", program.returncode == -signal.SIGTERM, program.returncode)
+    check("and_is_not_listed_any_more", str(pid) not in listed(), listed())
+    for what, words in ((str(os.getpid()), "does not listen"), ("999999999", "no process"), ("x", "not a process")):
+        told = trigger(what)
+        check(f"that_{words.replace(' ', '_')}_is_said", words in told.stderr and told.returncode in (2, 3), told)
+
+
+@test
+def listening(folder):
+    """Programs with libmtprof that listen by themselves; their forks do, too; whatever they close."""
+    program = subprocess.Popen([PROGRAM, "wait", "12"], stdout=subprocess.PIPE, env=environment(MTPROF_LISTEN="1"))
+    program.stdout.readline()
+    told = trigger(program.pid, "--seconds", "0.2", "-o", "l.mtp", cwd=folder)
+    check("a_program_with_the_library_listens_if_its_environment_says_so", told.returncode == 0 and (folder / "l.mtp").exists(), told)
+    program.kill()
+    program.communicate()
+    check("a_killed_process_leaves_no_trace_in_the_list", str(program.pid) not in listed(), listed())
+    code = "import os, time\nos.closerange(3, 100)\nf = [os.open('/dev/null', 0) for i in range(8)]\nprint('ready', flush=True)\n" \
+           "if os.fork() == 0:\n  open('child', 'w').write(str(os.getpid()))\n" \
+           "def f(): pass\nt = time.time()\nwhile time.time() < t + 9: f()\nos._exit(0)"
+    program = subprocess.Popen([MTPROF, "run", "--wait", PYTHON, "-c", code], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=environment())
+    program.stdout.readline()
+    pid = child_of(program.pid)
+    told = trigger(pid, "--seconds", "0.2", "-o", "c.mtp", cwd=folder)
+    check("one_that_closes_all_descriptors_is_found_again", told.returncode == 0 and "): f" in told.stdout, told)
+    child = int((folder / "child").read_text())
+    told = trigger(child, "--seconds", "0.2", "--stacks", "-o", "d.mtp", cwd=folder)
+    check("a_forked_child_listens_too", told.returncode == 0 and "): f" in told.stdout, told)
+    os.kill(child, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    program.communicate()
+
+
+fcntl.fcntl(0, fcntl.F_GETFD)
+print(f"1..{len(results)}")
+sys.exit(0 if all(results) else 1)
