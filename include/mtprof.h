@@ -798,7 +798,8 @@ MTP_API mtp_status mtp_profile_preset_metadata_json(mtp_profile *prof, const cha
 MTP_API uint64_t mtp_profile_step_number(const mtp_profile *prof);
 MTP_API mtp_action mtp_profile_action(const mtp_profile *prof);
 MTP_API bool mtp_profile_is_recording(const mtp_profile *prof);
-MTP_API bool mtp_profile_gives_way(const mtp_profile *prof); /* its gives_way: a tool's, not the program's own */
+MTP_API bool
+mtp_profile_gives_way(const mtp_profile *prof); /* its gives_way: a tool's, not the program's own */
 MTP_API const char *mtp_profile_trace_id(const mtp_profile *prof); /* NULL before the first prepare */
 MTP_API const char *mtp_profile_spool(const mtp_profile *prof); /* path, patterns expanded; NULL: none yet */
 /* New name of a recording that had this path and was never stopped (MTP_WARNING_SPOOL_KEPT); NULL: none. */

@@ -1,5 +1,5 @@
 /* cli/devices.c - the accelerators that the device plug-in finds, and where the collectors are. */
-#include "cli/cli.h"
+#include "cli/run/run.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <mtprof_device.h>
@@ -70,6 +70,26 @@ static void about_plugin(const char *path)
         about_device(api, i);
 }
 
+static void about_collectors(void)
+{
+    char path[PATH_MAX];
+    printf("  mtprof run        ");
+    if (!cli_find("src/collect/run", "", "libmtprof_run.so", path)) {
+        printf("not installed: libmtprof_run.so is missing\n");
+        return;
+    }
+    printf("scopes");
+    if (cli_find("../src/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", path) ||
+        cli_find("python/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", path))
+        printf(", Python, PyTorch");
+#define X(name, in_build, library, standard)                                                                 \
+    if (library[0] != 0 && cli_find(in_build, "", library, path))                                            \
+        printf(", %s", #name);
+    RUN_COLLECTOR_LIST(X)
+#undef X
+    printf("\n");
+}
+
 void cli_about_devices(void)
 {
     char path[PATH_MAX];
@@ -81,6 +101,7 @@ void cli_about_devices(void)
     else
         printf(
             "  npu               not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)\n");
+    about_collectors();
     static const struct {
         const char *in_build, *name, *what, *variable;
     } collectors[] = {

@@ -31,12 +31,11 @@ static const char help[] =
     "      --steps A:B        record training steps A to B-1: a step ends when an optimizer has stepped\n"
     "      --wait             record nothing until 'mtprof trigger PID' asks for it\n"
     "  -m MODULE              run a Python module, as python3 -m does\n" CLI_COMMON_HELP "\n"
-    "  mtprof run -- python3 train.py --epochs 1\n"
+    "  mtprof run -- python3 train.py 10\n"
     "  mtprof run --shapes --memory -o train.json.gz train.py\n"
     "  mtprof run --keep-newest --budget 64M ./server\n\n"
-    "The exit status is the program's; 126 or 127 if it cannot be run, 2 for wrong usage, 4 if OUT cannot "
-    "be\n"
-    "written.\n";
+    "The exit status is the program's; 126 or 127 if it cannot be run, 2 for wrong usage, 4 if OUT cannot\n"
+    "be written.\n";
 
 enum {
     SHAPES = 256,

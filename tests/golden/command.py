@@ -102,9 +102,13 @@ def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("memory", "--device", "nonsense", TRACE), 2, "cuda:0")
     refused(run("stacks", "--metric", "nonsense", TRACE), 2, "self_cpu_time_total")
     refused(run("diff", TRACE), 2, "BEFORE AFTER")
+    refused(run("run", "--steps", "5:3", "true"), 2, "--steps", "10:13")
+    refused(run("trigger", "x"), 2, "'x'", "mtprof ps")
+    refused(run("ps", "x"), 2, "mtprof ps")
     refused(run("diff", "--fail-over", "much", TRACE, TRACE), 2, "percentage or fraction", "5% or 0.05")
     for verb in VERBS:
-        if f"mtprof {verb} [TRACE]" not in run(verb, "--help").out:
+        usage = run(verb, "--help").out.splitlines()[0]
+        if not usage.endswith((f"mtprof {verb} [TRACE]", f"mtprof {verb}")):  # an argument is needed
             refused(run(verb), 2, "mtprof " + verb)
     equal(list(folder.iterdir()), [])
 

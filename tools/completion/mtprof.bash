@@ -5,7 +5,7 @@ _mtprof()
     local rows="--sort --limit --by-shape --by-stack --by-overload --python-functions --as-torch --json --csv --output --help"
     local options
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "table stats export stacks memory steps cut diff recover check info --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "run trigger ps table stats export stacks memory steps cut diff recover check info --help --version" -- "$cur"))
         return
     fi
     case $prev in
@@ -18,6 +18,10 @@ _mtprof()
     --time-unit) COMPREPLY=($(compgen -W "us ms s" -- "$cur")); return ;;
     esac
     case $verb in
+    run) options="--output --shapes --memory --stacks --itt --no-itt --nvtx --no-nvtx --opencl --no-opencl --python --no-python \
+        --torch --no-torch --malloc --no-malloc --stream --keep-newest --budget --delay --duration --steps --wait --help" ;;
+    trigger) options="--seconds --shapes --memory --stacks --budget --output --help" ;;
+    ps) options="--help" ;;
     table) options="$rows --top-level --time-unit --header --device --name-width --shapes-width --src-width" ;;
     stats) options="$rows" ;;
     export) options="--output --whole-us --no-args --level --help" ;;

@@ -122,7 +122,7 @@ static bool set_libraries(list *l, const run_options *o)
     }
     snprintf(both, sizeof both, "%s", agent);
     for (int i = 0; i < RUN_COLLECTORS; i++) {
-        if (!o->use[i] || libraries[i] == NULL)
+        if (!o->use[i] || libraries[i][0] == 0)
             continue;
         if (!cli_find(in_build[i], "", libraries[i], path)) {
             if (o->asked[i])

@@ -5,14 +5,14 @@
 #include <sys/types.h>
 #include "cli/cli.h"
 
-/* What can be recorded. X(name, library in a build tree, library, default) */
+/* What can be recorded. X(name, library in a build tree, library, default); "": no library */
 #define RUN_COLLECTOR_LIST(X)                                                                                \
     X(itt, "src/collect/itt", "libmtprof_itt.so", true)                                                      \
     X(nvtx, "src/collect/nvtx", "libmtprof_nvtx.so", true)                                                   \
     X(opencl, "src/collect/opencl", "libmtprof_opencl.so", true)                                             \
     X(malloc, "src/collect/malloc", "libmtprof_malloc.so", false)                                            \
-    X(python, NULL, NULL, true)                                                                              \
-    X(torch, NULL, NULL, true)
+    X(python, "", "", true)                                                                                  \
+    X(torch, "", "", true)
 enum {
 #define X(name, in_build, library, standard) RUN_##name,
     RUN_COLLECTOR_LIST(X)

@@ -340,7 +340,7 @@ static void begin_step(void)
     mtp_op_begin_text(&run.step_scope, name, (size_t)n);
 }
 
-void mtp_run_step(void)
+void mtp_run_step(int another)
 {
     const mtp__run_options *o = &run.options;
     if (run.pid != getpid())
@@ -348,12 +348,12 @@ void mtp_run_step(void)
     pthread_mutex_lock(&run.lock);
     mtp_op_end(&run.step_scope);
     run.step_scope.token = 0;
-    run.step++;
-    if (o->by_steps && run.step == o->first_step)
+    run.step += another != 0;
+    if (another && o->by_steps && run.step == o->first_step)
         begin();
-    if (o->by_steps && run.step == o->no_step)
+    if (another && o->by_steps && run.step == o->no_step)
         end();
-    if (mtp_profile_is_recording(run.profile))
+    if (another && mtp_profile_is_recording(run.profile))
         begin_step();
     pthread_mutex_unlock(&run.lock);
 }

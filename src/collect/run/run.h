@@ -10,8 +10,8 @@
 #define MTP_COLLECT_RUN_H
 #include <mtprof.h>
 
-/* A training step ended, and the next one begins, on this thread. */
-MTP_API void mtp_run_step(void);
+/* A training step ended, and the next one begins, on this thread; another = 0: it was the last one. */
+MTP_API void mtp_run_step(int another);
 /* A line for the user, which `mtprof run` prints once, at its end. */
 MTP_API void mtp_run_note(const char *text);
 /* Python is here: from now on its stacks are recorded (with --stacks). provider: NULL, or valid for the life of the

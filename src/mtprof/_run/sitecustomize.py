@@ -77,6 +77,7 @@ class _AfterImport(object):
 
 def _count_steps():
     """A training step ends when the first optimizer that is used has stepped."""
+    import atexit
     import ctypes
     import weakref
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -87,9 +88,10 @@ def _count_steps():
         if not first or first[0]() is None:
             first[:] = [weakref.ref(optimizer)]
         if first[0]() is optimizer:
-            step()
+            step(1)
 
     register_optimizer_step_post_hook(stepped)
+    atexit.register(step, 0)
 
 
 class _Torch(object):
