@@ -114,7 +114,8 @@ static void report_recordings(const mtp_trace *trace)
 static void report(const mtp_trace *trace, const char *path)
 {
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
-    if (mtp_trace_recording_count(trace) > 1)
+    size_t recordings = mtp_trace_recording_count(trace);
+    if (recordings > 1 || (recordings == 1 && wanted != 0)) /* the chosen one may be any of a folder's */
         report_recordings(trace);
     else if (mtp_trace_get_info(trace, &info) == MTP_OK)
         report_state(strcmp(path, "-") == 0 ? "standard input" : path, &info);

@@ -126,7 +126,7 @@ def bad_input_is_3_and_says_which_file_and_where(folder):
             refused(run(verb, folder / name), 3, f"{name}: ", words)
         refused(run("export", folder / name, "-o", folder / "out.json"), 3, name, words)
         refused(run("diff", TRACE, folder / name), 3, name, words)
-    refused(run("table", folder), 3, "Is a directory")
+    refused(run("table", folder), 3, "no recordings (.mtp)")
     assert not (folder / "out.json").exists()
     (folder / "none.json").write_text('{"traceEvents": []}')
     refused(run("memory", folder / "none.json"), 3, "profile_memory")
@@ -189,9 +189,9 @@ def header_check(header):
     return mix(mix((lanes[0] + turned[1]) % 2**64, (lanes[2] + turned[3]) % 2**64), len(words))
 
 
-def spool(path, complete=1, chunks=0, locked=0, more=b"", ledger=()):
+def spool(path, complete=1, chunks=0, locked=0, more=b"", ledger=(), pid=77):
     """A header and its copy, without chunks. ledger: emitted, kept, dropped, lost definitions, dropped by cause."""
-    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 4, 4096, 77, complete, chunks, locked, 0, 1.0, 1, 1, 1)
+    header = b"mtprof1\n" + struct.pack("<IIQQQQQdQQQ", 4, 4096, pid, complete, chunks, locked, 0, 1.0, 1, 1, 1)
     header += struct.pack("<22Q", bool(ledger), 0, *ledger, *[0] * (20 - len(ledger)))
     header += struct.pack("<Q", header_check(header))
     half = header + bytes(2048 - len(header))
@@ -292,6 +292,61 @@ def a_recovered_spool_is_clean_and_a_live_one_is_named(folder):
         assert "ended" not in run("info", folder / "a.mtp").out
     ran = run("check", spool(folder / "a.mtp", complete=0))
     assert ran.code == 0 and "may still be running" in ran.out and "ended" not in ran.out, ran
+
+
+@test
+def several_spools_are_one_trace_and_each_is_told_of_by_its_name(folder):
+    whole = spool(folder / "run.mtp", pid=100)
+    (folder / "run.mtp.workers").mkdir()
+    spool(folder / "run.mtp.workers/full.mtp", pid=101, ledger=(100, 0, 100, 0, 30, 10, 60))
+    spool(folder / "run.mtp.workers/cut.mtp", pid=102, chunks=5)
+    spool(folder / "run.mtp.workers/zcopy.mtp", pid=102)
+    (folder / "run.mtp.workers/text.mtp").write_text("no spool")
+    (folder / "run.mtp.workers/notes.txt").write_text("not even a spool's name")
+    told = ("run.mtp.workers/full.mtp: 90 of 100 records were dropped", "run.mtp.workers/cut.mtp is truncated: 5 chunks",
+            "run.mtp.workers/text.mtp: not read: this is not an mtprof spool", "run.mtp.workers/zcopy.mtp")
+    for verb in ("table", "stats", "memory", "steps", "info", "stacks"):
+        for path in (whole, folder):
+            err = run(verb, path).err
+            assert all(word in err for word in told[:3]) and "notes" not in err, (verb, err)
+    ran = run("info", whole)
+    assert ran.code == 0 and re.search(r"recordings +5\n", ran.out) and re.search(r"main +100\n", ran.out), ran
+    for word in ("process 100", "process 101", "process 102", "100 records emitted, 0 kept, 100 dropped", "not read", "copy of"):
+        assert word in ran.out, (word, ran.out)
+    ran = run("table", "--process", "101", whole)
+    assert ran.code == 0 and "full.mtp: 90 of 100" in ran.err and "cut.mtp" not in ran.err, ran
+    equal(run("info", "--process=main", whole).err, "")
+    equal(run("info", folder / "run.mtp.workers/full.mtp").out, run("info", folder / "run.mtp.workers/full.mtp", "--process", 101).out)
+    refused(run("table", whole, "--process", 7), 2, "no recording of process 7", "100, 102, 101")
+    refused(run("table", folder / "run.mtp.workers/full.mtp", "--process", 7), 2, "process 101, not of 7")
+    for wrong in ("", "x", "-3", "0"):
+        refused(run("table", whole, f"--process={wrong}"), 2, "--process", "mtprof info")
+    refused(run("table", TRACE, "--process", 7), 2, "there is no process 7")
+
+
+@test
+def several_spools_are_checked_one_by_one_and_so_recovered(folder):
+    whole = spool(folder / "run.mtp", pid=100)
+    (folder / "run.mtp.workers").mkdir()
+    spool(folder / "run.mtp.workers/a.mtp", pid=101)
+    equal(run("check", whole).code, 0)
+    spool(folder / "run.mtp.workers/b.mtp", pid=102, chunks=5)
+    ran = run("check", whole)
+    assert ran.code == 1 and ran.out.count("clean: 0 events") == 2 and "b.mtp: 1 error" in ran.out, ran
+    ran = run("check", "--json", folder)
+    told = json.loads(ran.out)
+    equal((ran.code, [(pathlib.Path(one["file"]).name, one["clean"]) for one in told]),
+          (1, [("run.mtp", True), ("a.mtp", True), ("b.mtp", False)]))
+    (folder / "run.mtp.workers/c.mtp").write_text("")
+    ran = run("check", folder / "run.mtp.workers")
+    assert ran.code == 3 and "c.mtp" in ran.err and "b.mtp: 1 error" in ran.out, ran
+    refused(run("recover", folder / "run.mtp.workers", "-o", folder / "x.mtp"), 2, "is a folder", "workers/a.mtp -o OUT")
+    ran = run("recover", whole, "-o", folder / "x.mtp")
+    assert ran.code == 0 and "run.mtp.workers/ are files of their own" in ran.err, ran
+    refused(run("table", folder / "run.mtp.workers/nothing"), 3, "No such file")
+    (folder / "empty").mkdir()
+    for verb in ("table", "info", "check", "export"):
+        refused(run(verb, folder / "empty", *(["-o", folder / "y.json"] if verb == "export" else [])), 3, "no recordings (.mtp)")
 
 
 @test

@@ -65,6 +65,18 @@ static inline void record_there(const char *spool, record_fn *fn, void *arg)
     assert_true(test_left_well(test_child(record_in_child, &c, 20)));
 }
 
+/* Scopes of a shared and an own name, and a mark. */
+static inline void record_scopes(void *arg)
+{
+    const char *own = arg;
+    MTP_SCOPE ("shared") {
+        MTP_SCOPE_TEXT(own)
+        {
+        }
+    }
+    mtp_mark(MTP_NAME("a mark"));
+}
+
 static inline mtp_trace *open_all(const char *path)
 {
     mtp_trace *t;

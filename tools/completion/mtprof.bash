@@ -14,6 +14,7 @@ _mtprof()
             self_device_time_total cpu_memory_usage self_cpu_memory_usage device_memory_usage flops" -- "$cur"))
         return ;;
     --metric | -m) COMPREPLY=($(compgen -W "self_cpu_time_total self_device_time_total" -- "$cur")); return ;;
+    --process) COMPREPLY=($(compgen -W "main" -- "$cur")); return ;;
     --max-memory) COMPREPLY=($(compgen -W "1G 4G none" -- "$cur")); return ;;
     --time-unit) COMPREPLY=($(compgen -W "us ms s" -- "$cur")); return ;;
     esac
@@ -34,7 +35,7 @@ _mtprof()
     check) options="--json --output --help" ;;
     info) options="--help" ;;
     esac
-    options="$options --max-memory"
+    options="$options --process --max-memory"
     case $cur in
     -*) COMPREPLY=($(compgen -W "$options" -- "$cur")) ;;
     *) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")) ;;
