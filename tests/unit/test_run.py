@@ -41,7 +41,8 @@ class Done:
     def names(self):
         """How often each name occurs, in all processes together."""
         counted = {}
-        for path in self.spools.values():
+        for name in {name.partition(".workers/")[0] for name in self.spools}:  # reading it reads its workers, too
+            path = self.folder / name if name in self.spools else self.folder / (name + ".workers")
             told = subprocess.run([MTPROF, "stats", "--json", "--python-functions", path], capture_output=True, text=True)
             for row in json.loads(told.stdout) if told.stdout else []:
                 counted[row["key"]] = counted.get(row["key"], 0) + row["count"]
@@ -210,10 +211,10 @@ def ends(folder):
     done = run(folder, "sh", "-c", "kill -9 $$", options=["-o", "k.mtp"])
     check("kill_9_ends_us_the_same_way", done.code == -signal.SIGKILL, done)
     done = run(folder, PROGRAM, "chdir", options=["-o", "c.mtp"])
-    done.spools = {"c": folder / "c.mtp"}
+    done.spools = {"c.mtp": folder / "c.mtp"}
     check("a_program_that_changes_its_folder", done.code == 0 and done.names() == {"work": 300010}, (done.names(), done))
     done = run(folder, PROGRAM, "close", str(folder / "mine"), options=["-o", "f.mtp"])
-    done.spools = {"f": folder / "f.mtp"}
+    done.spools = {"f.mtp": folder / "f.mtp"}
     check("a_program_that_closes_all_descriptors", done.code == 0 and done.names() == {"work": 400010} and
           (folder / "mine").read_text() == "mine", (done.names(), done))
 
@@ -287,8 +288,8 @@ def odd_programs(folder):
           any(n.startswith("o.mtp.workers/") for n in done.spools), done)
     done = run(folder, PROGRAM, "profile", str(folder / "own.mtp"), options=["-o", "p.mtp"])
     own = Done(0, "", "", folder)
-    own.spools = {"own": folder / "own.mtp"}
-    done.spools = {"p": folder / "p.mtp"}
+    own.spools = {"own.mtp": folder / "own.mtp"}
+    done.spools = {"p.mtp": folder / "p.mtp"}
     check("a_program_may_profile_itself", done.code == 0 and own.names().get("own") == 7 and "work" not in own.names(), (own.names(), done))
     check("meanwhile_ours_pauses_and_says_so", done.names() == {"work": 20} and "profile of its own" in done.err, (done.names(), done))
 
@@ -339,7 +340,7 @@ def budgets(folder):
     size = (folder / "run.mtp").stat().st_size
     check("keep_newest_keeps_within_its_budget", done.code == 0 and size <= 2 << 20 and "overwritten" in done.err, (size, done))
     done = run(folder, PROGRAM, "wait", "2", options=["--delay", "0.5", "--duration", "0.5", "-o", "d.mtp"])
-    done.spools = {"d": folder / "d.mtp"}
+    done.spools = {"d.mtp": folder / "d.mtp"}
     check("delay_and_duration_limit_what_is_recorded", done.code == 0 and 100 <= done.names()["work"] <= 12000, (done.names(), done))
     if os.geteuid() != 0:
         check("a_full_disk", True, skip="not root")
@@ -418,7 +419,7 @@ def python_environments(folder):
     made = subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / "env"], capture_output=True, text=True)
     done = run(folder, folder / "env/bin/python", "-c", "import sys, mtprof\ndef f(): pass\nf()\nwith mtprof.record_function('mine'): pass\n"
                "print(sys.prefix)", options=["-o", "v.mtp"])
-    done.spools = {"v": folder / "v.mtp"}
+    done.spools = {"v.mtp": folder / "v.mtp"}
     check("a_virtual_environment_that_has_never_heard_of_us", done.out == f"{folder}/env\n" and done.names().get("<string>(2): f") == 1 and
           done.names().get("mine") == 1, (made, done.names(), done))
     done = run(folder, PYTHON, "-c", """
@@ -474,10 +475,10 @@ def steps(folder):
     numbers = [s.get("step", s.get("number")) for s in json.loads(told.stdout)["steps"]] if told.returncode == 0 else told
     check("the_steps_of_the_first_optimizer_are_steps", numbers == list(range(1, 11)), (numbers, told.stdout[:500]))
     done = run(folder, PYTHON, "train.py", options=["--steps", "3:5", "-o", "s.mtp"])
-    done.spools = {"s": folder / "s.mtp"}
+    done.spools = {"s.mtp": folder / "s.mtp"}
     check("only_the_steps_asked_for_are_recorded", done.names().get("batch") == 2, (done.names(), done))
     done = run(folder, PYTHON, "train.py", options=["--python", "-o", "p.mtp"])
-    done.spools = {"p": folder / "p.mtp"}
+    done.spools = {"p.mtp": folder / "p.mtp"}
     check("python_functions_throughout_if_asked_for", done.names().get("train.py(6): after") == 1, (done.names(), done))
     done = run(folder, PYTHON, "-c", "1", options=["--steps", "3:5", "-o", "n.mtp"])
     check("that_no_step_was_seen_is_said", "no training step was seen" in done.err, done)

@@ -214,10 +214,10 @@ void run_result(const run_options *o, const run_place *place, const run_ended *e
     look(&f, place->folder);
     spool *first = first_of(&f, ended->pid);
     bool is_spool = cli_ends(place->out, ".mtp"), of_python = false;
-    const char *from = is_spool ? place->out : first != NULL ? first->path : "";
+    const char *from = is_spool ? place->shown : place->folder; /* all of its processes */
     fputc('\n', stderr);
     if (first != NULL && (!is_spool || name_it(place, first))) {
-        mtp_trace *trace = cli_open(is_spool ? place->shown : from, &code);
+        mtp_trace *trace = cli_open(from, &code);
         if (trace != NULL)
             of_python = run_table(trace, stderr);
         bool good = is_spool || (trace != NULL && convert(place, trace, place->folder));
