@@ -9,7 +9,7 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test test-locale test-python-debug test-cpus bench lint format layers sanitize mutate fuzz reliability soak \
+.PHONY: help setup build run test test-locale test-python-debug test-pytorch test-cpus bench lint format layers sanitize mutate fuzz reliability soak \
         coverage valgrind install clean
 
 help: ## list the targets
@@ -41,7 +41,7 @@ test: setup build ## run all tests; the last line counts them
 	@rm -f $(BUILD)/meson-logs/testlog.json $(BUILD)/pytest.xml
 	@$(MESON) test -C $(BUILD) --timeout-multiplier 4 --print-errorlogs || true
 	@if ls tests/mindtorch_v2/test_*.py >/dev/null 2>&1; then \
-	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --junitxml=$(BUILD)/pytest.xml || true; \
+	    PYTHONPATH=src "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 tests/pytorch --junitxml=$(BUILD)/pytest.xml || true; \
 	fi
 	@tools/test-summary $(BUILD)
 
@@ -110,6 +110,10 @@ valgrind: ## run the unit tests under valgrind's memcheck
 test-cpus: build ## run the tests of the kernels on emulated CPUs: without AVX-512, and without AVX (qemu)
 	@tools/setup cpus
 	@tools/test_cpus
+
+# Where PyTorch is not installed, it is fetched into the build folder.
+test-pytorch: setup build ## run the tests with real PyTorch, which is fetched from PyPI if need be
+	@tools/with-pytorch $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/pytorch $(PYTESTS)
 
 test-python-debug: ## run the Python tests under Debian's debug build of Python
 	@tools/setup debug

@@ -2,8 +2,5 @@
 import os
 import tempfile
 
-import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
 # One collector for all tests, not the user's
 os.environ.setdefault("MTPROF_CACHE", os.path.join(tempfile.gettempdir(), f"mtprof-test-cache-{os.geteuid()}"))

@@ -3,11 +3,12 @@ import json
 from collections import Counter
 
 import pytest
-import torch
 
-import mtprof.pytorch as ours
-from compare import differences, record, shown, silence
-from programs import PROGRAMS
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
+
+import mtprof.pytorch as ours  # noqa: E402
+from compare import differences, record, shown, silence  # noqa: E402
+from programs import PROGRAMS  # noqa: E402
 
 # torch.profiler records the thread that starts it, and those of the autograd engine: threads of the program are missing there, and
 # so is what OpenMP's threads do.

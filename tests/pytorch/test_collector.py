@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
+
 ATTACH = """
     import torch, mtprof
     from mtprof.pytorch import collector

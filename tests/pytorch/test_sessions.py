@@ -7,11 +7,12 @@ import textwrap
 import threading
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, TensorDataset
 
-import mtprof.pytorch as profiler
-from compare import silence
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+import mtprof.pytorch as profiler  # noqa: E402
+from compare import silence  # noqa: E402
 
 
 def names(prof):
@@ -119,7 +120,19 @@ def test_all_threads_are_recorded_also_with_memory_and_stacks():
     muls = [event for event in prof.events() if event.name == "aten::mul" and "Backward" not in event.cpu_parent.name]
     assert len(muls) == 200 and len({event.thread for event in muls}) == 4
     assert all(any("work" in frame for frame in event.stack) for event in muls)
-    assert all(event.cpu_memory_usage == 32 for event in muls)
+
+
+def test_memory_of_other_threads_is_recorded():
+    """One after another: like torch.profiler, the averages give memory to every op that runs at the time, on any thread."""
+    def work():
+        torch.ones(8) * 2
+
+    with profiler.profile(profile_memory=True) as prof:
+        for _ in range(3):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    assert [event.cpu_memory_usage for event in prof.events() if event.name == "aten::mul"] == [32] * 3
 
 
 def test_a_thousand_deep_and_a_million_wide():

@@ -85,7 +85,7 @@ static void set_options(list *l, const run_options *o, const run_place *place)
         n += snprintf(text + n, sizeof text - (size_t)n, " from=%llu", (unsigned long long)from);
     if (o->duration_ns != 0)
         snprintf(text + n, sizeof text - (size_t)n, " until=%llu",
-                 (unsigned long long)((from != 0 ? from : now) + (uint64_t)o->duration_ns));
+                 (unsigned long long)(from != 0 ? from : now) + (unsigned long long)o->duration_ns);
     set_to(l, "MTPROF_RUN", o->wait ? "/" : place->folder);
     set_to(l, "MTPROF_RUN_OPTIONS", text);
 }

@@ -156,6 +156,7 @@ static int left_by(const run_place *p)
 static bool was_not_stopped(const char *path)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    options.alone = true;
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
     return cli_ends(path, ".mtp") && mtp_trace_file_info(path, &options, &info) == MTP_OK &&
            info.format == MTP_FORMAT_RECORDING && info.outcome != MTP_OUTCOME_STOPPED;

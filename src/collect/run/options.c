@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "collect/run/run.h"
+#include "base/plain.h"
 
 static void read_word(mtp__run_options *o, const char *word, const char *value)
 {
@@ -60,7 +61,7 @@ void mtp__run_note(const mtp__run_options *o, const char *fmt, ...)
     va_list args;
     int n = snprintf(text, sizeof text, "%s (process %ld): ", program_invocation_short_name, (long)getpid());
     va_start(args, fmt);
-    vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
+    mtp__format_list(text + n, sizeof text - (size_t)n, fmt, args);
     va_end(args);
     size_t length = strlen(o->notes);
     int fd = length > 0 && length < sizeof to.sun_path ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;

@@ -9,30 +9,54 @@
 static mtp_dtype dtype_of(c10::ScalarType type)
 {
     switch (type) {
-    case c10::kFloat: return MTP_FLOAT32;
-    case c10::kDouble: return MTP_FLOAT64;
-    case c10::kHalf: return MTP_FLOAT16;
-    case c10::kBFloat16: return MTP_BFLOAT16;
-    case c10::kLong: return MTP_INT64;
-    case c10::kInt: return MTP_INT32;
-    case c10::kShort: return MTP_INT16;
-    case c10::kChar: return MTP_INT8;
-    case c10::kByte: return MTP_UINT8;
-    case c10::kBool: return MTP_BOOL;
-    case c10::kComplexFloat: return MTP_COMPLEX64;
-    case c10::kComplexDouble: return MTP_COMPLEX128;
-    case c10::kComplexHalf: return MTP_COMPLEX32;
-    case c10::kUInt16: return MTP_UINT16;
-    case c10::kUInt32: return MTP_UINT32;
-    case c10::kUInt64: return MTP_UINT64;
-    case c10::kFloat8_e5m2: return MTP_FLOAT8_E5M2;
-    case c10::kFloat8_e4m3fn: return MTP_FLOAT8_E4M3FN;
-    case c10::kFloat8_e5m2fnuz: return MTP_FLOAT8_E5M2FNUZ;
-    case c10::kFloat8_e4m3fnuz: return MTP_FLOAT8_E4M3FNUZ;
-    case c10::kQInt8: return MTP_QINT8;
-    case c10::kQUInt8: return MTP_QUINT8;
-    case c10::kQInt32: return MTP_QINT32;
-    default: return MTP_UNKNOWN;
+    case c10::kFloat:
+        return MTP_FLOAT32;
+    case c10::kDouble:
+        return MTP_FLOAT64;
+    case c10::kHalf:
+        return MTP_FLOAT16;
+    case c10::kBFloat16:
+        return MTP_BFLOAT16;
+    case c10::kLong:
+        return MTP_INT64;
+    case c10::kInt:
+        return MTP_INT32;
+    case c10::kShort:
+        return MTP_INT16;
+    case c10::kChar:
+        return MTP_INT8;
+    case c10::kByte:
+        return MTP_UINT8;
+    case c10::kBool:
+        return MTP_BOOL;
+    case c10::kComplexFloat:
+        return MTP_COMPLEX64;
+    case c10::kComplexDouble:
+        return MTP_COMPLEX128;
+    case c10::kComplexHalf:
+        return MTP_COMPLEX32;
+    case c10::kUInt16:
+        return MTP_UINT16;
+    case c10::kUInt32:
+        return MTP_UINT32;
+    case c10::kUInt64:
+        return MTP_UINT64;
+    case c10::kFloat8_e5m2:
+        return MTP_FLOAT8_E5M2;
+    case c10::kFloat8_e4m3fn:
+        return MTP_FLOAT8_E4M3FN;
+    case c10::kFloat8_e5m2fnuz:
+        return MTP_FLOAT8_E5M2FNUZ;
+    case c10::kFloat8_e4m3fnuz:
+        return MTP_FLOAT8_E4M3FNUZ;
+    case c10::kQInt8:
+        return MTP_QINT8;
+    case c10::kQUInt8:
+        return MTP_QUINT8;
+    case c10::kQInt32:
+        return MTP_QINT32;
+    default:
+        return MTP_UNKNOWN;
     }
 }
 
@@ -49,7 +73,8 @@ static bool has_sizes(const c10::TensorImpl *t)
 }
 
 /* Which tensor it is, and where its memory is. */
-static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10::TensorImpl *t, mtp_dtype dtype)
+static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10::TensorImpl *t,
+                                               mtp_dtype dtype)
 {
     if (to->identities == MTP__TORCH_TENSORS)
         return;
@@ -81,7 +106,8 @@ static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
     }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
-    mtp_pack_tensor(&to->pack, dtype, (uint32_t)sizes.size(), sizes.data(), is_strided ? t->strides().data() : NULL);
+    mtp_pack_tensor(&to->pack, dtype, (uint32_t)sizes.size(), sizes.data(),
+                    is_strided ? t->strides().data() : NULL);
 }
 
 /* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
@@ -160,7 +186,8 @@ std::string mtp__torch_quoted(const std::string &text)
     return out + "\"";
 }
 
-void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values, bool with_identities)
+void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values,
+                            bool with_identities)
 {
     to->pack.count = to->identities = 0;
     to->pack.cut = false;

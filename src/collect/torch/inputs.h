@@ -18,7 +18,8 @@ struct mtp__torch_inputs {
 
 /* PyTorch's tensors have no numbers, and their addresses are used again: each one read counts as another. Those that
  * share memory are recognised by its address. */
-void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values, bool with_identities);
+void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values,
+                            bool with_identities);
 std::string mtp__torch_quoted(const std::string &text); /* as a JSON string */
 mtp_device mtp__torch_device(c10::Device device);
 #endif

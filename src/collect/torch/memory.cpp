@@ -21,7 +21,8 @@
 #define GLOBAL_DATA R_AARCH64_GLOB_DAT
 #endif
 
-namespace {
+namespace
+{
 
 bool is_enabled()
 {
@@ -63,7 +64,7 @@ struct library {
 };
 
 struct task {
-    bool divert; /* else restore */
+    bool divert;      /* else restore */
     unsigned reports; /* entries of reportMemoryUsageToProfiler that now have the wanted value */
 };
 
@@ -86,14 +87,29 @@ bool read_library(const dl_phdr_info *info, library *lib)
     for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; dynamic++) {
         uintptr_t value = dynamic->d_un.d_ptr;
         switch (dynamic->d_tag) {
-        case DT_SYMTAB: lib->symbols = (const ElfW(Sym) *)value; break;
-        case DT_STRTAB: lib->names = (const char *)value; break;
-        case DT_JMPREL: lib->jumps = (const ElfW(Rela) *)value; break;
-        case DT_PLTRELSZ: lib->jump_count = value / sizeof(ElfW(Rela)); break;
-        case DT_RELA: lib->others = (const ElfW(Rela) *)value; break;
-        case DT_RELASZ: lib->other_count = value / sizeof(ElfW(Rela)); break;
-        case DT_RELACOUNT: relative = value; break;
-        default: break;
+        case DT_SYMTAB:
+            lib->symbols = (const ElfW(Sym) *)value;
+            break;
+        case DT_STRTAB:
+            lib->names = (const char *)value;
+            break;
+        case DT_JMPREL:
+            lib->jumps = (const ElfW(Rela) *)value;
+            break;
+        case DT_PLTRELSZ:
+            lib->jump_count = value / sizeof(ElfW(Rela));
+            break;
+        case DT_RELA:
+            lib->others = (const ElfW(Rela) *)value;
+            break;
+        case DT_RELASZ:
+            lib->other_count = value / sizeof(ElfW(Rela));
+            break;
+        case DT_RELACOUNT:
+            relative = value;
+            break;
+        default:
+            break;
         }
     }
     if (lib->others != nullptr && relative <= lib->other_count) {

@@ -20,7 +20,8 @@
 #define NAME_ROOM 116      /* bytes of a name in it */
 #define THREADS_MOST 16384 /* whose numbers are known */
 
-namespace {
+namespace
+{
 
 struct known_name {
     const char *at; /* where PyTorch had it */
@@ -64,7 +65,8 @@ __attribute__((noinline, cold)) thread_state *make_state(const at::RecordFunctio
     }
     mine = state;
     if (state != nullptr)
-        state->inputs.tensors = (call.threadId() & 0x3ff) << 37; /* numbers are below 2^48; ours of Python have bit 47 */
+        state->inputs.tensors = (call.threadId() & 0x3ff)
+                                << 37; /* numbers are below 2^48; ours of Python have bit 47 */
     if (call.threadId() < THREADS_MOST)
         thread_ids[call.threadId()].store((uint32_t)syscall(SYS_gettid), std::memory_order_relaxed);
     return state;
@@ -158,7 +160,8 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction &call)
     mtp_op op = MTP_OP_INIT(0);
     op.kind = kind_of(call.scope());
     op.sequence = call.seqNr();
-    if (op.kind != MTP_SCOPE_USER) /* names made by the program, perhaps of numbers, are kept for the session only */
+    if (op.kind !=
+        MTP_SCOPE_USER) /* names made by the program, perhaps of numbers, are kept for the session only */
         op.name = name_of(state, name);
     uint64_t forward = call.forwardThreadId();
     if (forward != 0 && forward < THREADS_MOST)

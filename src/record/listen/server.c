@@ -226,13 +226,12 @@ bool mtp__is_last_thread(void)
     if (f != NULL)
         fclose(f);
     text[n] = 0;
-    const char *after = strrchr(text, ')'); /* the name may contain anything */
-    char state = 0;
-    long threads = 0;
-    return after != NULL &&
-           sscanf(after, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state,
-                  &threads) == 2 &&
-           state == 'Z' && threads == 2;
+    const char *at = strrchr(text, ')'); /* the name may contain anything */
+    bool is_over = at != NULL && strncmp(at, ") Z ", 4) == 0;
+    for (int field = 2; is_over && field < 20 && at != NULL;
+         field++) /* proc(5): 20 is the number of threads */
+        at = strchr(at + 1, ' ');
+    return is_over && at != NULL && strncmp(at, " 2 ", 3) == 0;
 }
 
 static int patience_ms(void)
