@@ -104,3 +104,23 @@ void mtp__out_string(mtp__out *o, const char *text, size_t length)
     mtp__out_string_inside(o, text, length);
     MTP__OUT(o, "\"");
 }
+
+/* Such characters are inside strings: elsewhere they are not valid. */
+void mtp__out_json(mtp__out *o, const char *json, size_t length)
+{
+    const unsigned char *from = (const unsigned char *)json, *at = from, *end = from + length;
+    while (at < end) {
+        bool is_c1 = end - at >= 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        bool is_line = end - at >= 3 && at[0] == 0xe2 && at[1] == 0x80 && (at[2] & 0xfe) == 0xa8;
+        if (at[0] != 0x7f && !is_c1 && !is_line) {
+            at++;
+            continue;
+        }
+        char escaped[8];
+        mtp__out_bytes(o, (const char *)from, (size_t)(at - from));
+        unsigned code = is_c1 ? at[1] : is_line ? 0x2000u + (at[2] & 0x3fu) : 0x7fu;
+        mtp__out_bytes(o, escaped, (size_t)(put_escape(escaped, code) - escaped));
+        from = at += is_c1 ? 2 : is_line ? 3 : 1;
+    }
+    mtp__out_bytes(o, (const char *)from, (size_t)(end - from));
+}

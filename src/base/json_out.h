@@ -14,4 +14,6 @@ char *mtp__json_put(char *to, const char *text, size_t length);     /* without q
 void mtp__out_string(mtp__out *o, const char *text, size_t length); /* with the quotes; any length */
 void mtp__out_string_inside(mtp__out *o, const char *text, size_t length); /* without quotes; any length */
 
+/* JSON text that is valid already, as it is, but for what terminals and old JavaScript obey: escaped as above. */
+void mtp__out_json(mtp__out *o, const char *json, size_t length);
 #endif

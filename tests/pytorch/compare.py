@@ -3,6 +3,7 @@
     PYTHONPATH=src python3 tests/pytorch/compare.py       prints, for each program, how many events agree
 """
 import contextlib
+import gc
 import os
 import sys
 
@@ -31,6 +32,7 @@ def record(profiler, name, **options):
     torch.manual_seed(0)
     run = PROGRAMS[name]()
     run()
+    gc.collect()  # what earlier programs left must not be freed meanwhile
     options.setdefault("activities", [profiler.ProfilerActivity.CPU])
     with silence(), profiler.profile(**options) as prof:
         run()

@@ -106,3 +106,18 @@ def test_the_same_arrows_from_forward_to_backward(tmp_path):
         return sum(event["ph"] == "s" and event["cat"] == "fwdbwd" for event in events)
 
     assert arrows(ours) == arrows(torch.profiler) > 0
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "recurrent", "optimizers"])
+def test_the_same_memory_profile(name):
+    """What each allocation is (parameter, gradient, activation ...), from the tensors that ops, modules and optimizers use."""
+    def by_category(profiler):
+        found = record(profiler, name, record_shapes=True, profile_memory=True, with_stack=True)._memory_profile()
+        totals = Counter()
+        for _, action, (key, version), size in found.timeline:
+            category = found._categories.get(key, version)
+            totals[action.name, category.name if category is not None else None] += size
+        return totals
+
+    theirs, mine = by_category(torch.profiler), by_category(ours)
+    assert mine == theirs and ("CREATE", "GRADIENT") in mine

@@ -205,6 +205,16 @@ def test_a_profile_into_a_spool_survives_a_kill(tmp_path):
     assert "aten::atan" in {event.name for event in mtprof.Trace.open(str(tmp_path / "run.mtp")).events()}
 
 
+def test_an_observer_of_its_own_sees_the_ops(tmp_path):
+    observer = profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
+    observer.start()
+    torch.ones(3).tanh()
+    observer.stop()
+    observer.unregister_callback()
+    with open(tmp_path / "et.json", encoding="utf-8") as file:
+        assert "aten::tanh" in {node["name"] for node in json.load(file)["nodes"]}
+
+
 def test_mindtorch_and_pytorch_take_turns():
     mindtorch = pytest.importorskip("mindtorch_v2")
     with profiler.profile(with_modules=True) as mine:

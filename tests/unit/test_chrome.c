@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "trace/build.h"
 
 typedef struct text {
     char *bytes;
@@ -477,6 +478,25 @@ static void spans_that_all_overlap_cost_no_square(void **state)
     mtp_trace_destroy(t);
 }
 
+/* Valid JSON may contain them raw; a terminal that shows the file must not obey them. */
+static void control_characters_in_given_members_are_escaped(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    assert_ok(mtp__trace_create(&t));
+    static const char members[] = MTP_ARGS_MEMBERS "\"a\x7f\": \"\xc2\x85 \xe2\x80\xa8 \xc2\xa0\"";
+    mtp__track track = {.pid = 1, .tid = 2, .sort_index = INT64_MIN};
+    mtp__detail d = MTP__DETAIL_INIT;
+    d.args = mtp__trace_args_text(t, mtp__trace_text(t, members, sizeof members - 1));
+    mtp__trace_add_span(t, mtp__trace_add_track(t, &track), 1, 9, mtp__trace_text(t, "op", 2),
+                        MTP__CATEGORY_CPU_OP, 0, mtp__trace_add_detail(t, &d));
+    assert_ok(mtp__trace_finish(t));
+    char *got = written(t, NULL);
+    assert_int_equal(times(got, "\"a\\u007f\": \"\\u0085 \\u2028 \xc2\xa0\""), 1);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
 static void a_million_args_and_names_are_written(void **state)
 {
     (void)state;
@@ -638,6 +658,7 @@ int main(int argc, char **argv)
         TEST(the_device_of_our_own_traces_keeps_its_name),
         TEST(nesting_of_any_depth_is_written),
         TEST(spans_that_all_overlap_cost_no_square),
+        TEST(control_characters_in_given_members_are_escaped),
         TEST(a_million_args_and_names_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,9 @@ from mtprof.profiler.common import (  # noqa: E402
     _ExperimentalConfig,
     kineto_available,
 )
-from mtprof.profiler.profiler import ExecutionTraceObserver, schedule, tensorboard_trace_handler  # noqa: E402
+from mtprof.profiler import execution_trace as _execution_trace  # noqa: E402
+from mtprof.profiler.framework import count_optimizer_steps as _count_optimizer_steps  # noqa: E402
+from mtprof.profiler.profiler import schedule, tensorboard_trace_handler  # noqa: E402
 from mtprof.pytorch import session  # noqa: E402
 from mtprof.pytorch.framework import FRAMEWORK as _FRAMEWORK  # noqa: E402
 
@@ -50,6 +52,11 @@ __all__ = [
 supported_activities = _supported_activities = _FRAMEWORK.supported_activities
 
 
+class ExecutionTraceObserver(_execution_trace.ExecutionTraceObserver):
+    __doc__ = _execution_trace.ExecutionTraceObserver.__doc__
+    _framework = _FRAMEWORK
+
+
 class _KinetoProfile(_home._KinetoProfile):
     """The profiler without steps: start(), stop() and the results. Arguments are those of profile."""
 
@@ -60,6 +67,9 @@ class _KinetoProfile(_home._KinetoProfile):
 class profile(_home.profile, _KinetoProfile):
     # Records the ops of PyTorch: activities, schedule, on_trace_ready and the other arguments are documented there.
     __doc__ = _home.profile.__doc__
+
+
+_count_optimizer_steps(_FRAMEWORK)
 
 
 def __getattr__(name: str) -> Any:

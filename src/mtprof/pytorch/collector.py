@@ -224,9 +224,9 @@ class Attached:
         self.kind, self.why, self.shapes, self.memory, self._end = kind, why, shapes, memory, end
 
     def detach(self):
-        end, self._end = self._end, None
-        if end is not None:
-            end()
+        if self._end is not None:
+            self._end()
+        self._end = None
 
 
 def attach(shapes=False, memory=False, quiet=False):

@@ -28,6 +28,7 @@ class _PyTorch(Framework):
         self._attached: collector.Attached | None = None
         self._was_enabled = False
         self._fast: Any = None
+        self._is_quiet = False
 
     @property
     def package(self) -> ModuleType:
@@ -59,15 +60,16 @@ class _PyTorch(Framework):
         torch.autograd.profiler._set_is_profiler_enabled(True)  # what PyTorch records only for profilers
         # PyTorch's own does nothing without torch.profiler; its libraries look the class up at each use.
         self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
-        self._attached = collector.attach(shapes, bool(options.get("profile_memory")))
+        self._attached = collector.attach(shapes, bool(options.get("profile_memory")), quiet=self._is_quiet)
+        self._is_quiet = True  # said once
 
     def detach(self) -> None:
-        attached, self._attached = self._attached, None
-        torch.autograd.profiler._set_is_profiler_enabled(self._was_enabled)
         if self._fast is not None:
-            torch._C._profiler._RecordFunctionFast, self._fast = self._fast, None
-        if attached is not None:
-            attached.detach()
+            torch._C._profiler._RecordFunctionFast = self._fast
+        torch.autograd.profiler._set_is_profiler_enabled(self._was_enabled)
+        if self._attached is not None:
+            self._attached.detach()
+        self._attached = self._fast = None  # last: after an interrupt it is called again
 
     def register_optimizer_step_post_hook(self, hook: Callable[[Any, tuple, dict[str, Any]], None]) -> Any:
         return torch.optim.optimizer.register_optimizer_step_post_hook(hook)

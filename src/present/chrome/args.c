@@ -1,5 +1,6 @@
 #include "present/chrome/args.h"
 #include "base/json_check.h"
+#include "base/json_out.h"
 #include "trace/facts.h"
 
 #define PYTHON_UP 4096 /* levels to search for the Python caller */
@@ -320,7 +321,7 @@ void mtp__chrome_more_args(mtp__chrome *w, uint32_t text, bool any)
         return;
     if (any)
         MTP__OUT(&w->out, ", ");
-    mtp__out_bytes(&w->out, json.bytes, json.length);
+    mtp__out_json(&w->out, json.bytes, json.length);
 }
 
 void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span, int64_t step, bool renamed)

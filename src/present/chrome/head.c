@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/error.h"
 #include "base/json_check.h"
+#include "base/json_out.h"
 #include "present/chrome/chrome.h"
 #include "trace/facts.h"
 
@@ -58,13 +59,13 @@ static const char *json_text(mtp__out *o, const char *at, const char *end)
         } else if (!low && is_half(at + 6, end, &next_low) && next_low && at[6] == '\\') {
             at += 12;
         } else {
-            mtp__out_bytes(o, from, (size_t)(at - from));
+            mtp__out_json(o, from, (size_t)(at - from));
             MTP__OUT(o, "\\ufffd");
             from = at += 6;
         }
     }
     at = at < end ? at + 1 : end;
-    mtp__out_bytes(o, from, (size_t)(at - from));
+    mtp__out_json(o, from, (size_t)(at - from));
     return at;
 }
 
