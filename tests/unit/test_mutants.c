@@ -601,6 +601,7 @@ static void ranks_in_one_file_keep_their_own_kernels(void **state)
     (void)state;
     static const char *const op[] = {"rank 0", "rank 1"};
     mtp_trace *t = made_begin();
+    t->format = MTP_FORMAT_KINETO; /* recordings of several processes have numbers of their own */
     uint32_t stream[2];
     for (int64_t k = 0; k < 2; k++) {
         mtp__track thread = {.pid = 100 + k, .tid = 1, .sort_index = INT64_MIN};
