@@ -6,6 +6,7 @@ usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     writes TAP
 C is compiled with warnings as errors, Python is run with warnings as errors. The two commands that build and test the
 project are only compared with the Makefile: CI runs them. Links and pictures must exist; the verbs shown must be the command's.
 """
+import importlib.util
 import os
 import pathlib
 import re
@@ -21,12 +22,27 @@ ENVIRONMENT = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", PYTHONPATH=
                    LD_LIBRARY_PATH=f"{BUILD / 'src'}:{os.environ.get('LD_LIBRARY_PATH', '')}")
 
 
+TRAIN = """import torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
 class Skipped(Exception):
     pass
 
 
-def run(command, folder):
-    ran = subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+def need_pytorch():
+    if importlib.util.find_spec("torch") is None:
+        raise Skipped("PyTorch is not installed")
+    ENVIRONMENT.setdefault("MTPROF_CACHE", os.path.join(tempfile.gettempdir(), f"mtprof-test-cache-{os.geteuid()}"))
+
+
+def run(command, folder, **more):
+    ran = subprocess.run(command, cwd=folder, env={**ENVIRONMENT, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     assert ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}"
     return ran.stdout
 
@@ -43,7 +59,10 @@ def run_python(code, folder, name):
     if not list((ROOT / "src/mindtorch_v2").glob("_C*.so")):
         raise Skipped("mindtorch_v2 is not built")
     (folder / f"{name}.py").write_text(code)
-    run([sys.executable, f"{name}.py"], folder)
+    of_pytorch = code.startswith("import torch\n")
+    if of_pytorch:
+        need_pytorch()
+    run([sys.executable, f"{name}.py"], folder, **({"PYTHONWARNINGS": "default"} if of_pytorch else {}))
 
 
 def run_shell(code, folder, name):
@@ -51,12 +70,15 @@ def run_shell(code, folder, name):
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
         assert all(line.split()[0] == "make" and line.split()[1] in targets for line in code.splitlines()), code
         return
-    if not (folder / "trace.json.gz").exists():
+    if code.startswith("mtprof run"):
+        need_pytorch()
+        (folder / "train.py").write_text(TRAIN)
+    elif not (folder / "trace.json.gz").exists():
         raise Skipped("the blocks before it left no trace")
     verbs = re.findall(r"^  (\w+)  ", run([str(BUILD / "mtprof"), "--help"], folder), re.M)
     for line in code.splitlines():
         assert line.split()[1] in verbs, line
-        run(["sh", "-c", line], folder)
+        run(["sh", "-c", line], folder, PYTHONWARNINGS="default")
 
 
 def links(folder):

@@ -121,4 +121,4 @@ def test_the_same_memory_profile(name):
         return totals
 
     theirs, mine = by_category(torch.profiler), by_category(ours)
-    assert mine == theirs and ("CREATE", "GRADIENT") in mine
+    assert mine == theirs != Counter()
