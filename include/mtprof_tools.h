@@ -53,9 +53,13 @@ MTP__INLINE void mtp_pack_tensor(mtp_pack *pack, mtp_dtype dtype, uint32_t rank,
     uint64_t *at = mtp__pack_take(
         pack, MTP_INPUT_TENSOR | (uint64_t)dtype << 8 | (uint64_t)strided << 16 | (uint64_t)rank << 32,
         (uint64_t)rank << strided);
-    for (uint32_t i = 0; at != NULL && i < rank; i++)
+    if (MTP__UNLIKELY(at == NULL))
+        return;
+    for (uint32_t i = 0; i < rank; i++)
         at[i] = (uint64_t)dims[i];
-    for (uint32_t i = 0; at != NULL && strided && i < rank; i++)
+    if (!strided)
+        return;
+    for (uint32_t i = 0; i < rank; i++)
         at[rank + i] = (uint64_t)strides[i];
 }
 

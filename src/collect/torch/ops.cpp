@@ -116,6 +116,19 @@ std::string keywords_of(const at::RecordFunction &call)
     return text;
 }
 
+/* Only programs' and libraries' own calls have keywords, and copying even none of them takes a while. */
+__attribute__((noinline)) void begin_with_keywords(const at::RecordFunction &call, mtp_op *op)
+{
+    std::string keywords = keywords_of(call);
+    op->args = keywords.empty() ? nullptr : keywords.c_str();
+    mtp_op_begin(op);
+}
+
+inline bool is_aten(const char *name)
+{
+    return name[0] == 'a' && name[1] == 't' && name[2] == 'e' && name[3] == 'n' && name[4] == ':';
+}
+
 __attribute__((noinline)) void begin_with_inputs(thread_state *state, const at::RecordFunction &call,
                                                  const char *name, mtp_op *op)
 {
@@ -129,14 +142,10 @@ __attribute__((noinline)) void begin_with_inputs(thread_state *state, const at::
     op->flags = MTP_OP_PACKED | (with_identities ? MTP_OP_IDENTIFIED : 0);
     op->identities = in->identity;
     op->identity_count = in->identities;
-    bool user = op->kind == MTP_SCOPE_USER;
-    std::string keywords;
-    if (!user && strncmp(name, "aten::", 6) != 0 && op->kind == MTP_SCOPE_OP) {
-        keywords = keywords_of(call);
-        op->args = keywords.empty() ? nullptr : keywords.c_str();
-    }
-    if (user)
+    if (op->kind == MTP_SCOPE_USER)
         mtp_op_begin_text(op, name, strlen(name));
+    else if (op->kind == MTP_SCOPE_OP && !is_aten(name))
+        begin_with_keywords(call, op);
     else
         mtp_op_begin(op);
 }
