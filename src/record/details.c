@@ -387,14 +387,14 @@ static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thre
     return id;
 }
 
-uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller)
+uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
 {
     mtp__tables *set = tables_of(r);
     struct mtp__thread_cache *cache = cache_of(set, t);
     if (cache == NULL)
         return lost(r);
     int its_errno = errno; /* the program's: its stack provider may change it */
-    uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, &from);
+    uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, most, &from);
     errno = its_errno;
     for (;;) { /* all ids from one set: a stack's parents and frames must be of its epoch */
         uint32_t id = 0, i = depth;

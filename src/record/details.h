@@ -31,7 +31,8 @@ void mtp__details_cache_free(struct mtp__thread_cache *cache);
  * (counted). */
 uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count);
 uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, const uint64_t *words, uint32_t count);
-uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller);
+/* most: how many of the innermost frames; at most MTP__STACK_DEPTH_MAX */
+uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most);
 uint32_t mtp__text_id(mtp__recorder *r, const char *text);
 uint32_t mtp__session_name_id(mtp__recorder *r, mtp__thread *t, const char *text, size_t length);
 #endif

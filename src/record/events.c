@@ -127,7 +127,7 @@ static __attribute__((noinline)) mtp_token begin_rare(mtp__writer *w, uint32_t g
         }
         if ((name & 0x80000000u) == 0) /* no id of the session is held yet */
             mtp__epoch_check(w->recorder, t);
-        words[count++] = (uint64_t)mtp__stack_id(w->recorder, t, caller) << 32;
+        words[count++] = (uint64_t)mtp__stack_id(w->recorder, t, caller, MTP__STACK_DEPTH_MAX) << 32;
         mask = MTP__HAS_DETAIL;
     }
     words[1] = MTP__BEGIN_WORD1(name, MTP_SCOPE_USER, mask, MTP_DEVICE_CPU);
@@ -317,14 +317,15 @@ static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op,
         PUT_WORD(mask, MTP__HAS_SEQUENCE, op->sequence);
     if (op->forward_thread != 0)
         PUT_WORD(mask, MTP__HAS_FORWARD, op->forward_thread);
-    /* A call of Python needs no stack: the calls around it are events, too. */
-    bool is_call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
-    if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0 && (!is_call || op->input_count > 0)) {
+    if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0) {
         uint64_t shape = (gate & MTP_WITH_SHAPES) == 0 || op->input_count == 0 ? 0
                          : (op->flags & MTP_OP_PACKED) != 0
                              ? mtp__shape_id_packed(r, w->thread, (const void *)op->inputs, op->input_count)
                              : mtp__shape_id(r, w->thread, op->inputs, op->input_count);
-        uint64_t stack = (gate & MTP_WITH_STACK) != 0 && !is_call ? mtp__stack_id(r, w->thread, caller) : 0;
+        /* Of a call of Python the function and its caller: the calls around it are events, too. */
+        bool is_call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
+        uint32_t most = is_call ? 2 : MTP__STACK_DEPTH_MAX;
+        uint64_t stack = (gate & MTP_WITH_STACK) != 0 ? mtp__stack_id(r, w->thread, caller, most) : 0;
         PUT_WORD(mask, MTP__HAS_DETAIL, shape | stack << 32);
     }
     if ((gate & MTP_WITH_MEMORY) != 0 && op->allocated >= 0)

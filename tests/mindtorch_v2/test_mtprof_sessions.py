@@ -215,7 +215,7 @@ def a_spool(path, scopes=3000):
 def test_files_that_cannot_be_opened_raise_what_open_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json: No such file"):
         mtprof.Trace.open(tmp_path / "none.json")
-    with pytest.raises(IsADirectoryError, match="Is a directory"):
+    with pytest.raises(ValueError, match="this folder has no recordings"):
         mtprof.Trace.open(tmp_path)
     (tmp_path / "text.json").write_text("hello")
     with pytest.raises(ValueError, match=r"^/.*text\.json: byte 0: expected '\{'"):

@@ -231,23 +231,33 @@ static void the_engines_scope_has_its_nodes_number(void **state)
     mtp_profile_destroy(prof);
 }
 
-static uint32_t one_frame(void *user, uint64_t *frames, uint32_t room)
+static uint32_t three_frames(void *user, uint64_t *frames, uint32_t room)
 {
-    (void)user, (void)room;
-    frames[0] = 99;
-    return 1;
+    (void)user;
+    uint32_t n = room < 3 ? room : 3;
+    for (uint32_t i = 0; i < n; i++)
+        frames[i] = 99 + i;
+    return n;
 }
 
 static void describe(void *user, uint64_t frame, char *out, size_t room)
 {
-    (void)user, (void)frame;
-    snprintf(out, room, "a.py:1:f");
+    (void)user;
+    snprintf(out, room, "a.py:%d:f", (int)frame);
 }
 
-static void calls_of_python_have_no_stacks_of_their_own(void **state)
+static uint32_t depth_of(const mtp_trace *t, uint32_t span)
+{
+    uint32_t depth = 0;
+    for (uint32_t stack = mtp__trace_detail(t, span)->stack; stack != 0; stack = t->stacks[stack].parent)
+        depth++;
+    return depth;
+}
+
+static void calls_of_python_have_their_function_and_its_caller(void **state)
 {
     (void)state;
-    mtp_stack_provider provider = {sizeof provider, one_frame, describe, NULL};
+    mtp_stack_provider provider = {sizeof provider, three_frames, describe, NULL};
     mtp_profile_config c = test_config(NULL);
     c.with_stack = true;
     assert_ok(mtp_stack_provider_set(&provider));
@@ -257,8 +267,8 @@ static void calls_of_python_have_no_stacks_of_their_own(void **state)
     mtp_op_end(&op);
     mtp_op_end(&call);
     mtp_trace *t = stopped_trace();
-    assert_int_equal(mtp__trace_detail(t, 0)->stack, 0);
-    assert_int_not_equal(mtp__trace_detail(t, 1)->stack, 0);
+    assert_int_equal(depth_of(t, 0), 2);
+    assert_int_equal(depth_of(t, 1), 3);
     mtp_trace_destroy(t);
     mtp_profile_destroy(prof);
     assert_ok(mtp_stack_provider_set(NULL));
@@ -273,7 +283,7 @@ int main(void)
         TEST(an_op_of_0_1_is_recorded),
         TEST(lists_of_truths_and_of_doubles_are_shown_as_such),
         TEST(the_engines_scope_has_its_nodes_number),
-        TEST(calls_of_python_have_no_stacks_of_their_own),
+        TEST(calls_of_python_have_their_function_and_its_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
