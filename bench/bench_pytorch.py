@@ -49,9 +49,9 @@ def kinds(torch, ours, library):
     """name -> a context in which the op is timed."""
     @contextlib.contextmanager
     def clock(with_inputs):
-        library.mtp_torch_attach_clock(with_inputs)
+        library.mtp_torch_clock(1, with_inputs)
         yield
-        library.mtp_torch_detach()
+        library.mtp_torch_clock(0, 0)
 
     cpu = {"activities": [torch.profiler.ProfilerActivity.CPU]}
     options = {"plain": {}, "shapes": {"record_shapes": True}, "stacks": {"with_stack": True}}

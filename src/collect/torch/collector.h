@@ -13,12 +13,13 @@ extern "C" {
 #define MTP_TORCH_INPUTS 1u /* PyTorch collects the inputs of each op: needed for shapes */
 #define MTP_TORCH_MEMORY 2u /* allocations and frees of PyTorch's allocators */
 
-/* Any thread, any number of times: the last call decides. Ops that are running are recorded from their end on
- * (that is, not at all). Returns the flags that took effect. */
+/* Any thread. Several may attach (`mtprof run`, and a profile inside the program): what any of them asked for is on until
+ * it detaches, with the same flags. Ops that are running are not recorded. Returns the flags that took effect. */
 MTP_API unsigned mtp_torch_attach(unsigned flags);
-MTP_API void mtp_torch_detach(void);
-/* Callbacks that only read the clock: what any profiler of this kind costs at least (bench/bench_pytorch.py). */
-MTP_API void mtp_torch_attach_clock(int with_inputs);
+MTP_API void mtp_torch_detach(unsigned flags);
+/* Callbacks that only read the clock: what any profiler of this kind costs at least (bench/bench_pytorch.py). on: 0 ends
+ * it. */
+MTP_API void mtp_torch_clock(int on, int with_inputs);
 MTP_API const char *mtp_torch_version(void); /* of the PyTorch that it was compiled against */
 }
 

@@ -226,12 +226,28 @@ void clock_end(const at::RecordFunction &, at::ObserverContext *)
     clock_sum -= mtp_ticks();
 }
 
-void replace(at::RecordFunctionCallback callback)
+/* How many asked for it; under attach_lock. */
+struct {
+    unsigned ops, inputs, memory;
+} users;
+
+void set(const at::RecordFunctionCallback *callback) /* NULL: none */
 {
     at::CallbackHandle before = attached;
-    attached = at::addGlobalCallback(callback);
+    attached = callback != nullptr ? at::addGlobalCallback(*callback) : at::INVALID_CALLBACK_HANDLE;
     if (before != at::INVALID_CALLBACK_HANDLE)
         at::removeCallback(before);
+}
+
+unsigned apply()
+{
+    at::RecordFunctionCallback callback(begin, end);
+    callback.needsInputs(users.inputs > 0);
+    set(users.ops > 0 ? &callback : nullptr);
+    bool with_memory = users.memory > 0 && mtp__torch_memory_attach();
+    if (!with_memory)
+        mtp__torch_memory_detach();
+    return (users.inputs > 0 ? MTP_TORCH_INPUTS : 0) | (with_memory ? MTP_TORCH_MEMORY : 0);
 }
 
 __attribute__((constructor)) void init()
@@ -244,27 +260,29 @@ __attribute__((constructor)) void init()
 unsigned mtp_torch_attach(unsigned flags)
 {
     std::lock_guard<std::mutex> guard(attach_lock);
-    replace(at::RecordFunctionCallback(begin, end).needsInputs((flags & MTP_TORCH_INPUTS) != 0));
-    if (!(flags & MTP_TORCH_MEMORY))
-        mtp__torch_memory_detach();
-    else if (!mtp__torch_memory_attach())
-        flags &= ~MTP_TORCH_MEMORY;
-    return flags & (MTP_TORCH_INPUTS | MTP_TORCH_MEMORY);
+    users.ops++;
+    users.inputs += (flags & MTP_TORCH_INPUTS) != 0;
+    users.memory += (flags & MTP_TORCH_MEMORY) != 0;
+    return apply();
 }
 
-void mtp_torch_detach(void)
+void mtp_torch_detach(unsigned flags)
 {
     std::lock_guard<std::mutex> guard(attach_lock);
-    mtp__torch_memory_detach();
-    if (attached != at::INVALID_CALLBACK_HANDLE)
-        at::removeCallback(attached);
-    attached = at::INVALID_CALLBACK_HANDLE;
+    if (users.ops == 0)
+        return;
+    users.ops--;
+    users.inputs -= (flags & MTP_TORCH_INPUTS) != 0;
+    users.memory -= (flags & MTP_TORCH_MEMORY) != 0;
+    apply();
 }
 
-void mtp_torch_attach_clock(int with_inputs)
+void mtp_torch_clock(int on, int with_inputs)
 {
     std::lock_guard<std::mutex> guard(attach_lock);
-    replace(at::RecordFunctionCallback(clock_begin, clock_end).needsInputs(with_inputs != 0));
+    at::RecordFunctionCallback callback(clock_begin, clock_end);
+    callback.needsInputs(with_inputs != 0);
+    set(on ? &callback : nullptr);
 }
 
 const char *mtp_torch_version(void)

@@ -80,6 +80,7 @@ def _count_steps():
     import atexit
     import ctypes
     import weakref
+    from torch.optim.optimizer import register_optimizer_step_post_hook
     step = ctypes.CDLL(None).mtp_run_step
     first = []
 
@@ -89,7 +90,7 @@ def _count_steps():
         if first[0]() is optimizer:
             step(1)
 
-    sys.modules["torch"].optim.optimizer.register_optimizer_step_post_hook(stepped)
+    register_optimizer_step_post_hook(stepped)
     atexit.register(step, 0)
 
 

@@ -224,20 +224,20 @@ class Attached:
         self.kind, self.why, self.shapes, self.memory, self._end = kind, why, shapes, memory, end
 
     def detach(self):
-        if self._end is not None:
-            self._end()
-        self._end = None
+        end, self._end = self._end, None  # once: others may be attached, too
+        if end is not None:
+            end()
 
 
 def attach(shapes=False, memory=False, quiet=False):
     """From now on PyTorch's ops are recorded, whenever a profile runs. Never raises: kind and why of the result tell what
     happened, and so does a line on stderr if it is not what was asked for."""
     try:
-        library = load()
-        took = library.mtp_torch_attach((INPUTS if shapes else 0) | (MEMORY if memory else 0))
+        library, flags = load(), (INPUTS if shapes else 0) | (MEMORY if memory else 0)
+        took = library.mtp_torch_attach(flags)
         if memory and not took & MEMORY and not quiet:
             _say("memory is not recorded: this PyTorch does not report its allocations in a way that we know")
-        return Attached("callbacks", None, shapes, bool(took & MEMORY), library.mtp_torch_detach)
+        return Attached("callbacks", None, shapes, bool(took & MEMORY), lambda: library.mtp_torch_detach(flags))
     except (Unavailable, OSError) as error:
         why = str(error)
     attached = _attach_itt(why)
