@@ -22,6 +22,16 @@ def skip(name, why):
     print(f"ok {len(results)} - {name} # SKIP {why}", flush=True)
 
 
+def is_foreign_safe(collector):
+    """Can programs that were not built with it load the collector? Not one of a sanitizer build."""
+    with open(collector, "rb") as file:
+        content = file.read()
+    safe = b"libasan.so" not in content and b"libtsan.so" not in content
+    if not safe:
+        skip("foreign_programs", "a sanitizer's runtime must be loaded first")
+    return safe
+
+
 def said(done):
     return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
 

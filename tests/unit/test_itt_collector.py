@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from programs import Programs, check, finish, python_with, said, skip  # noqa: E402
+from programs import Programs, check, finish, is_foreign_safe, python_with, said, skip  # noqa: E402
 
 
 def test_tasks(p, calls):
@@ -179,9 +179,10 @@ def main(collector, mtprof, calls):
         test_points(p, calls)
         test_more(p, calls)
         test_ends(p, calls)
-        test_ittapi(p)
-        test_onednn(p)
-        test_pytorch(p)
+        if is_foreign_safe(collector):
+            test_ittapi(p)
+            test_onednn(p)
+            test_pytorch(p)
     return finish()
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from programs import Programs, check, finish, python_with, said, skip  # noqa: E402
+from programs import Programs, check, finish, is_foreign_safe, python_with, said, skip  # noqa: E402
 
 
 def test_ranges(p, calls):
@@ -146,8 +146,9 @@ def main(collector, mtprof, calls):
         test_domains(p, calls)
         test_payloads(p, calls)
         test_more(p, calls)
-        test_foreign(p)
-        test_python(p)
+        if is_foreign_safe(collector):
+            test_foreign(p)
+            test_python(p)
     return finish()
 
 
