@@ -309,8 +309,9 @@ static size_t put_all(uint64_t *words, const mtp_input *inputs, uint32_t count)
     return o.at;
 }
 
-static uint32_t shape_in(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache,
-                         const uint64_t *word, size_t words)
+static inline __attribute__((always_inline)) uint32_t shape_in(mtp__recorder *r, mtp__tables *set,
+                                                               struct mtp__thread_cache *cache,
+                                                               const uint64_t *word, size_t words)
 {
     uint64_t hash = mtp__hash_words(word, words);
     shape_slot *slot = &cache->shape[hash % SHAPE_SLOTS];
