@@ -124,8 +124,8 @@ static void forget(mtp__thread *t)
     thread_count--;
 }
 
-/* Key destructor: settles the thread with the recorder, in the last round of destructors, so that what others
- * record in theirs is kept. Later records of this thread are counted as dropped: its storage is about to be
+/* Key destructor: settles the thread with the recorder, in the last round of destructors but one, so that what
+ * others record in theirs is kept. Not in the last: there the runtimes of sanitizers end. Later records of this thread are counted as dropped: its storage is about to be
  * freed. */
 static void thread_ended(void *arg)
 {
@@ -133,7 +133,7 @@ static void thread_ended(void *arg)
     mtp__thread *t = w->thread;
     if (t == NULL)
         return;
-    if (++t->rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(key, w) == 0)
+    if (++t->rounds < PTHREAD_DESTRUCTOR_ITERATIONS - 1 && pthread_setspecific(key, w) == 0)
         return;
     if (atomic_load_explicit(&w->busy, memory_order_relaxed) != 0)
         mtp__writer_left(w, MTP__FRAME_NONE); /* its frames are gone */

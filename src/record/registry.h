@@ -1,6 +1,6 @@
 /* record/registry.h - the threads that have recorded: how they join, rest and leave; and forks.
  *
- * A thread enters at its first record and leaves by a key destructor when it ends, in the last round of them.
+ * A thread enters at its first record and leaves by a key destructor when it ends, in the last round but one.
  */
 #ifndef MTP_RECORD_REGISTRY_H
 #define MTP_RECORD_REGISTRY_H
