@@ -81,8 +81,7 @@ static mtp__ranges *mine_or_new(void)
     return mine;
 }
 
-/* Ends the scopes of this thread whose keyed ranges others have ended. */
-static __attribute__((noinline)) void end_late(mtp__ranges *mine)
+void mtp__ranges_end_late(mtp__ranges *mine)
 {
     keyed *own = NULL;
     pthread_mutex_lock(&all.lock);
@@ -104,12 +103,6 @@ static __attribute__((noinline)) void end_late(mtp__ranges *mine)
         mtp_scope_end(k->token);
         free(k);
     }
-}
-
-static inline void look_late(mtp__ranges *mine)
-{
-    if (__builtin_expect(__atomic_load_n(&mine->ended, __ATOMIC_RELAXED) != 0, 0))
-        end_late(mine);
 }
 
 /* --------------------------------------------------------------------------------------------- stacks */
@@ -140,7 +133,6 @@ int mtp__ranges_push(const void *owner, mtp_token token)
         mtp_scope_end(token);
         return -1;
     }
-    look_late(mine);
     if (__builtin_expect(mine->count == mine->room || mine->lost > 0, 0) && !grow(mine)) {
         mine->lost++; /* its end must not take another's range */
         mtp_scope_end(token);
@@ -154,7 +146,7 @@ int mtp__ranges_push(const void *owner, mtp_token token)
 int mtp__ranges_pop(const void *owner)
 {
     mtp__ranges *mine = mtp__ranges_mine;
-    look_late(mine);
+    mtp__ranges_settle();
     if (__builtin_expect(mine->lost > 0, 0)) {
         mine->lost--;
         return -1;
@@ -192,7 +184,6 @@ void mtp__range_start(const mtp__range_key *key, mtp_token token, uint32_t name)
         mtp_scope_end(token);
         return;
     }
-    look_late(mine);
     *k = (keyed){*key, NULL, mine, token, name};
     keyed **bucket = bucket_of(key);
     pthread_mutex_lock(&all.lock);
@@ -235,7 +226,7 @@ void mtp__range_end(const mtp__range_key *key)
     uint32_t name = 0;
     if (mine == NULL)
         return;
-    look_late(mine);
+    mtp__ranges_settle();
     pthread_mutex_lock(&all.lock);
     keyed *k = take(key, mine, &name);
     pthread_mutex_unlock(&all.lock);

@@ -39,7 +39,16 @@ extern _Thread_local mtp__ranges *mtp__ranges_mine
 
 void mtp__ranges_init(void); /* once per process, before the rest */
 
-/* Both return the range's level among its owner's. */
+/* Before a range begins: what others have ended of this thread's ends now, not inside the new one. */
+void mtp__ranges_end_late(mtp__ranges *mine);
+static inline void mtp__ranges_settle(void)
+{
+    mtp__ranges *mine = mtp__ranges_mine;
+    if (__builtin_expect(mine != NULL && __atomic_load_n(&mine->ended, __ATOMIC_RELAXED) != 0, 0))
+        mtp__ranges_end_late(mine);
+}
+
+/* Both return the range's level among its owner's. The token of a push was begun after mtp__ranges_settle. */
 int mtp__ranges_push(const void *owner, mtp_token token);
 int mtp__ranges_pop(const void *owner); /* -1: none is open */
 

@@ -328,7 +328,7 @@ static inline __attribute__((always_inline)) uint32_t shape_in(mtp__recorder *r,
     return id;
 }
 
-/* inputs: NULL if they are packed: `count` words. */
+/* packed: `count` words instead of inputs, or NULL. */
 static inline __attribute__((always_inline)) uint32_t
 shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, const uint64_t *packed, uint32_t count)
 {
@@ -336,7 +336,7 @@ shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, const uint64
         mtp__tables *set = tables_of(r);
         struct mtp__thread_cache *cache = cache_of(set, t);
         uint32_t id = cache == NULL ? 0
-                      : inputs == NULL
+                      : packed != NULL
                           ? shape_in(r, set, cache, packed, count)
                           : shape_in(r, set, cache, cache->words, put_all(cache->words, inputs, count));
         if (__builtin_expect(id != 0, 1) || is_lost(r, set))
@@ -395,7 +395,7 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uin
     if (cache == NULL)
         return lost(r);
     int its_errno = errno; /* the program's: its stack provider may change it */
-    uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, most, &from);
+    uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, most, &from);
     errno = its_errno;
     for (;;) { /* all ids from one set: a stack's parents and frames must be of its epoch */
         uint32_t id = 0, i = depth;

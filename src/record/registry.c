@@ -125,8 +125,8 @@ static void forget(mtp__thread *t)
 }
 
 /* Key destructor: settles the thread with the recorder, in the last round of destructors but one, so that what
- * others record in theirs is kept. Not in the last: there the runtimes of sanitizers end. Later records of this thread are counted as dropped: its storage is about to be
- * freed. */
+ * others record in theirs is kept. Not in the last: there the runtimes of sanitizers end. Later records of this
+ * thread are counted as dropped: its storage is about to be freed. */
 static void thread_ended(void *arg)
 {
     mtp__writer *w = arg;

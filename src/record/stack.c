@@ -150,12 +150,13 @@ static void native_describe(uint64_t frame, char *out, size_t room)
     errno = error;
 }
 
-uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room, uint32_t *from)
+uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room, uint32_t most,
+                            uint32_t *from)
 {
     *from = 0;
     if (custom.capture != NULL) {
-        uint32_t n = custom.capture(custom.user, frames, room);
-        return n < room ? n : room;
+        uint32_t n = custom.capture(custom.user, frames, most);
+        return n < most ? n : most;
     }
     uint32_t count = native_capture(frames, room);
     for (uint32_t i = 0; i < count; i++)
@@ -163,7 +164,7 @@ uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room,
             *from = i;
             break;
         }
-    return count;
+    return count - *from < most ? count : *from + most;
 }
 
 void mtp__stack_describe(uint64_t frame, char *out, size_t room)
@@ -182,7 +183,7 @@ void mtp__stack_prepare(void)
     uint32_t from;
     if (custom.capture != NULL)
         return;
-    mtp__stack_capture(NULL, frames, 8, &from);
+    mtp__stack_capture(NULL, frames, 8, 8, &from);
     if (!orphan)
         gcc_capture(frames, 8); /* a forked child will use it */
 }

@@ -1,5 +1,6 @@
 """The collector's compilation, its cache, and what happens where it cannot be had."""
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -69,6 +70,18 @@ def test_without_a_compiler_ops_have_names_only(tmp_path):
     if "by name only" not in done.stderr:
         pytest.skip(f"no ITT here: {done.stderr.strip()[-200:]}")
     assert "aten::exp" in done.stdout
+
+
+def test_without_a_compiler_one_that_was_compiled_before_is_used_but_not_of_other_sources(tmp_path):
+    os.chmod(tmp_path, 0o700)
+    path = run(ATTACH + "    print(collector.find())\n").stdout.split()[-1]
+    shutil.copy(path, tmp_path)
+    done = run(ATTACH, MTPROF_CACHE=str(tmp_path), PATH="/nowhere", CXX="")
+    assert done.stdout == "callbacks\n", done.stderr
+    version, source, compiler = os.path.basename(path).removeprefix("mtprof_torch-").rsplit("-", 2)
+    os.rename(tmp_path / os.path.basename(path), tmp_path / f"mtprof_torch-{version}-{'0' * len(source)}-{compiler}")
+    done = run(ATTACH, MTPROF_CACHE=str(tmp_path), PATH="/nowhere", CXX="")
+    assert done.stdout != "callbacks\n" and "no C++ compiler" in done.stderr
 
 
 def test_without_libmtprof_the_collector_says_so():

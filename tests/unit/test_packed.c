@@ -274,6 +274,27 @@ static void calls_of_python_have_their_function_and_its_caller(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+/* Native frames begin inside the library: the two are counted from the program's own. */
+static void calls_with_native_stacks_lead_to_their_caller(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.with_stack = true;
+    prof = test_start(&c);
+    static const uint32_t kinds[] = {MTP_SCOPE_OP, MTP_SCOPE_MODULE};
+    for (int i = 0; i < 2; i++) {
+        mtp_op op = begin_named("call", kinds[i], -1, 0);
+        mtp_op_end(&op);
+    }
+    mtp_trace *t = stopped_trace();
+    assert_true(depth_of(t, 0) > 2);
+    assert_int_equal(depth_of(t, 1), 2);
+    assert_int_equal(t->stacks[mtp__trace_detail(t, 1)->stack].frame,
+                     t->stacks[mtp__trace_detail(t, 0)->stack].frame);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +305,7 @@ int main(void)
         TEST(lists_of_truths_and_of_doubles_are_shown_as_such),
         TEST(the_engines_scope_has_its_nodes_number),
         TEST(calls_of_python_have_their_function_and_its_caller),
+        TEST(calls_with_native_stacks_lead_to_their_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -465,8 +465,9 @@ static void ticks_are_whole_again_when_their_lower_bits_overflow(void **state)
         mtp_trace *t = trace_of(prof);
         assert_int_equal(t->span_count, 1000);
         assert_int_equal(t->clock_faults, 0);
-        for (uint32_t i = 0; i < 1000; i++) {                   /* a tick is a ns here */
-            assert_in_range(t->end[i] - t->start[i], 200, 300); /* a new chunk also reads the clock */
+        for (uint32_t i = 0; i < 1000; i++) { /* a tick is a ns here */
+            assert_in_range(t->end[i] - t->start[i], 200,
+                            5000); /* a new chunk also reads the clock, an anchor often */
             assert_in_range(t->start[i], i > 0 ? t->end[i - 1] + 100 : 0, 400000);
         }
         assert_in_range(t->last_ns, t->end[999], 400000);

@@ -272,6 +272,9 @@ static void run_late_threads(int count, unsigned round)
 static void records_of_a_thread_past_its_end_are_counted(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* in the last round of destructors its runtime has ended */
+#endif
     enum {
         THREADS = 20
     };

@@ -18,6 +18,7 @@ static const void *frames_of(domain_in domain)
 
 static mtp_token begin(uint32_t name, bool is_op)
 {
+    mtp__ranges_settle();
     if (!is_op)
         return mtp_scope_begin(name);
     mtp_op op = MTP_OP_INIT(name);
@@ -120,7 +121,7 @@ static void frame_begin(domain_in domain, const mtp__itt_id *id)
         return;
     }
     const mtp__itt_shown *shown = mtp__itt_show_frame(domain);
-    mtp_token token = shown != NULL ? mtp_scope_begin(shown->name) : 0;
+    mtp_token token = shown != NULL ? begin(shown->name, false) : 0;
     if (id == NULL) {
         mtp__ranges_push(frames_of(domain), token);
     } else {
@@ -179,7 +180,7 @@ static const void *event_owner(int event)
 static int event_start(int event)
 {
     if (mtp__itt_wanted())
-        mtp__ranges_push(event_owner(event), mtp_scope_begin((uint32_t)event));
+        mtp__ranges_push(event_owner(event), begin((uint32_t)event, false));
     else
         mtp__ranges_skip(event_owner(event));
     return 0;

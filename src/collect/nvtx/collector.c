@@ -310,6 +310,7 @@ static mtp_token begin(const domain *d, const mtp__nvtx_event *e)
 static inline mtp_token begin_event(const domain *d, const mtp__nvtx_event *e)
 {
     __atomic_store_n(&recorded, true, __ATOMIC_RELAXED);
+    mtp__ranges_settle();
     if (e != NULL && e->category == 0 && e->payload_type == 0) {
         if (e->message_type == MTP__NVTX_REGISTERED && e->message.registered != NULL)
             return mtp_scope_begin(((const registered *)e->message.registered)->name);

@@ -116,15 +116,21 @@ def _flags(torch, include, source):
     return flags, os.path.join(package, "lib")
 
 
-def _key(torch, include, source, compiler, flags):
+def _digest(parts):
     digest = hashlib.sha256()
-    for part in [torch.__version__, str(torch.version.git_version), *compiler, *flags]:
-        digest.update(part.encode() + b"\0")
+    for part in parts:
+        digest.update(part + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _source_key(torch, include, source):
+    """What the file is made of; a file of other sources must not be loaded."""
     names = [os.path.join(source, "collect", "torch", name) for name in _SOURCES + _HEADERS]
+    parts = [torch.__version__.encode(), str(torch.version.git_version).encode()]
     for name in names + [os.path.join(include, name) for name in _PUBLIC]:
         with open(name, "rb") as file:
-            digest.update(file.read())
-    return digest.hexdigest()[:20]
+            parts.append(file.read())
+    return _digest(parts)
 
 
 def _environment():
@@ -180,13 +186,13 @@ def find():
         compiler, missing = [], why
     flags, libraries = _flags(torch, include, source)
     folder = cache_folder()
-    name = f"mtprof_torch-{torch.__version__}-{sys.implementation.cache_tag}"
+    name = f"mtprof_torch-{torch.__version__}-{_source_key(torch, include, source)}-"
     if missing is not None:
-        found = sorted(entry for entry in os.listdir(folder) if entry.startswith(name + "-") and entry.endswith(".so"))
+        found = sorted(entry for entry in os.listdir(folder) if entry.startswith(name) and entry.endswith(".so"))
         if not found:
             raise missing
         return os.path.join(folder, found[-1])
-    out = os.path.join(folder, f"{name}-{_key(torch, include, source, compiler, flags)}.so")
+    out = os.path.join(folder, name + _digest(part.encode() for part in compiler + flags) + ".so")
     if not os.path.exists(out):
         with open(out + ".lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes that start together, one compiles
