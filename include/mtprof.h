@@ -357,7 +357,7 @@ typedef struct mtp_op {
     const mtp_identity *identities; /* borrowed */
 } mtp_op;
 #define MTP_OP_IDENTIFIED 1u /* input tensors have identities */
-#define MTP_OP_PACKED 2u     /* inputs points to the words of an mtp_pack, input_count is their number */
+#define MTP_OP_PACKED 2u     /* inputs is an mtp_pack (MTP_PACKED); input_count is not read */
 #define MTP_OP_INIT(name_id)                                                                                 \
     {                                                                                                        \
         sizeof(mtp_op), (name_id), MTP_DEVICE_CPU, MTP_SCOPE_OP, -1, 0, 0, 0, -1, NULL, NULL, 0, 0, NULL, 0, \

@@ -11,31 +11,57 @@ extern "C" {
 
 /* ----------------------------------------------------------------------------------- hot: packed inputs */
 
-/* Inputs packed by the caller, instead of an array of mtp_input: saves half of what shapes cost, for dispatchers
- * whose arguments have a form of their own. Start with count = 0 and pack the arguments in order; what does not
- * fit is shown as "...". Then:
+/* Inputs packed by the caller, instead of an array of mtp_input: for dispatchers whose arguments have a form of their
+ * own. What does not fit is shown as "...". A pack is of one thread, and may be used for any number of ops. Best
+ * is one for each op or call site: if its arguments are the same as the last time, they are not looked up.
  *
- *     op.inputs = MTP_PACKED(&pack); op.input_count = pack.count; op.flags = MTP_OP_PACKED;
+ *     mtp_pack_init(&pack, words, 64);                                         once
+ *     mtp_pack_begin(&pack); mtp_pack_tensor(&pack, ...); ...                  the arguments, in order
+ *     op.inputs = MTP_PACKED(&pack); op.flags = MTP_OP_PACKED;
  */
-#define MTP_PACK_ROOM 256u
 typedef struct mtp_pack {
-    uint32_t count; /* words in use */
-    bool cut;       /* something did not fit */
-    uint64_t word[MTP_PACK_ROOM];
+    uint64_t *word;       /* borrowed: room of them */
+    uint32_t room, count; /* count: words in use */
+    bool cut;             /* something did not fit */
+    uint32_t known_count; /* private from here on: of the words that are known */
+    uint64_t changed;     /* bits in which words were changed since then */
+    uint64_t known_for;   /* the tables in which they have the number `known` */
+    uint32_t known;
 } mtp_pack;
-#define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack)->word)
+#define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack))
+
+/* room: at least 1, at most 2047 */
+MTP__INLINE void mtp_pack_init(mtp_pack *pack, uint64_t *words, uint32_t room)
+{
+    __builtin_memset(pack, 0, sizeof *pack);
+    __builtin_memset(words, 0, room * sizeof *words);
+    pack->word = words;
+    pack->room = room;
+}
+
+MTP__INLINE void mtp_pack_begin(mtp_pack *pack)
+{
+    pack->count = 0;
+    pack->cut = false;
+}
+
+MTP__INLINE void mtp__pack_put(mtp_pack *pack, uint64_t *at, uint64_t word)
+{
+    pack->changed |= *at ^ word;
+    *at = word;
+}
 
 /* Room for an argument and its `more` words; NULL: none is left. */
 MTP__INLINE uint64_t *mtp__pack_take(mtp_pack *pack, uint64_t head, uint64_t more)
 {
-    if (MTP__UNLIKELY(pack->cut || more >= MTP_PACK_ROOM - 1 - pack->count)) {
+    if (MTP__UNLIKELY(pack->cut || more + 1 >= pack->room - pack->count)) {
         if (!pack->cut)
-            pack->word[pack->count++] = (head & 0xffffu) | 2u << 16;
+            mtp__pack_put(pack, &pack->word[pack->count++], (head & 0xffffu) | 2u << 16);
         pack->cut = true;
         return NULL;
     }
     uint64_t *at = pack->word + pack->count;
-    *at = head;
+    mtp__pack_put(pack, at, head);
     pack->count += 1 + (uint32_t)more;
     return at + 1;
 }
@@ -56,11 +82,9 @@ MTP__INLINE void mtp_pack_tensor(mtp_pack *pack, mtp_dtype dtype, uint32_t rank,
     if (MTP__UNLIKELY(at == NULL))
         return;
     for (uint32_t i = 0; i < rank; i++)
-        at[i] = (uint64_t)dims[i];
-    if (!strided)
-        return;
-    for (uint32_t i = 0; i < rank; i++)
-        at[rank + i] = (uint64_t)strides[i];
+        mtp__pack_put(pack, at + i, (uint64_t)dims[i]);
+    for (uint32_t i = 0; strided && i < rank; i++)
+        mtp__pack_put(pack, at + rank + i, (uint64_t)strides[i]);
 }
 
 /* A list of `count` tensors, which are packed next. */
@@ -69,41 +93,47 @@ MTP__INLINE void mtp_pack_list(mtp_pack *pack, uint32_t count)
     (void)mtp__pack_take(pack, MTP_INPUT_TENSOR_LIST | (uint64_t)count << 32, 0);
 }
 
+MTP__INLINE void mtp__pack_number(mtp_pack *pack, mtp_input_kind kind, uint64_t value)
+{
+    uint64_t *at = mtp__pack_take(pack, kind, 1);
+    if (at != NULL)
+        mtp__pack_put(pack, at, value);
+}
+
 MTP__INLINE void mtp_pack_int(mtp_pack *pack, int64_t value)
 {
-    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_INT, 1);
-    if (at != NULL)
-        *at = (uint64_t)value;
+    mtp__pack_number(pack, MTP_INPUT_INT, (uint64_t)value);
 }
 
 MTP__INLINE void mtp_pack_bool(mtp_pack *pack, bool value)
 {
-    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_BOOL, 1);
-    if (at != NULL)
-        *at = value;
+    mtp__pack_number(pack, MTP_INPUT_BOOL, value);
 }
 
 MTP__INLINE void mtp_pack_float(mtp_pack *pack, double value)
 {
-    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_FLOAT, 1);
-    if (at != NULL)
-        __builtin_memcpy(at, &value, sizeof value);
+    uint64_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    mtp__pack_number(pack, MTP_INPUT_FLOAT, bits);
 }
 
-/* A list of numbers, to be written to the result, unless that is NULL. dtype: see MTP_INPUT_INT_LIST. */
-MTP__INLINE uint64_t *mtp_pack_numbers(mtp_pack *pack, mtp_dtype dtype, uint32_t count)
+/* A list of numbers. dtype: see MTP_INPUT_INT_LIST. */
+MTP__INLINE void mtp_pack_numbers(mtp_pack *pack, mtp_dtype dtype, uint32_t count, const int64_t *values)
 {
-    return mtp__pack_take(pack, MTP_INPUT_INT_LIST | (uint64_t)dtype << 8 | (uint64_t)count << 32, count);
+    uint64_t *at =
+        mtp__pack_take(pack, MTP_INPUT_INT_LIST | (uint64_t)dtype << 8 | (uint64_t)count << 32, count);
+    for (uint32_t i = 0; at != NULL && i < count; i++)
+        mtp__pack_put(pack, at + i, (uint64_t)values[i]);
 }
 
 MTP__INLINE void mtp_pack_text(mtp_pack *pack, const char *text, uint32_t length)
 {
-    uint32_t words = (length + 7) / 8;
-    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_TEXT | (uint64_t)length << 32, words);
-    if (at == NULL || words == 0)
-        return;
-    at[words - 1] = 0;
-    __builtin_memcpy(at, text, length);
+    uint64_t *at = mtp__pack_take(pack, MTP_INPUT_TEXT | (uint64_t)length << 32, ((uint64_t)length + 7) / 8);
+    for (uint32_t i = 0; at != NULL && i < length; i += 8) {
+        uint64_t word = 0;
+        __builtin_memcpy(&word, text + i, length - i < 8 ? length - i : 8);
+        mtp__pack_put(pack, at + i / 8, word);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------- other tools */

@@ -349,9 +349,23 @@ uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs
     return shape_id(r, t, inputs, NULL, count);
 }
 
-uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, const uint64_t *words, uint32_t count)
+static __attribute__((noinline)) uint32_t look_up_packed(mtp__recorder *r, mtp__thread *t, mtp_pack *pack)
 {
-    return shape_id(r, t, NULL, words, count);
+    if (pack->count == 0)
+        return 0;
+    uint32_t id = shape_id(r, t, NULL, pack->word, pack->count);
+    pack->known = id;
+    pack->known_for = id != 0 ? t->cache->valid_for : 0;
+    pack->known_count = pack->count;
+    pack->changed = 0;
+    return id;
+}
+
+uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, mtp_pack *pack)
+{
+    bool is_known =
+        pack->known_for == tables_of(r)->key && pack->changed == 0 && pack->count == pack->known_count;
+    return __builtin_expect(is_known, 1) ? pack->known : look_up_packed(r, t, pack);
 }
 
 /* ------------------------------------------------------------------------------------------- stacks */

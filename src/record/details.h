@@ -3,7 +3,7 @@
  * Each thread has a small cache in front of the session's tables, so that the common case takes no lock and
  * no shared cache line.
  *
- * A shape signature is a run of words, one argument after the other (mtp_pack in mtprof.h writes them, too):
+ * A shape signature is a run of words, one argument after the other (mtp_pack in mtprof_tools.h writes them, too):
  *     kind | dtype << 8 | flags << 16 | count << 32    flags: 1 strides follow dims, 2 cut here (too long)
  *     tensor: count dims [, count strides]; int list: count values; tensor list: count tensors, as above;
  *     int, bool, float: one word of value; text: its bytes, padded to words
@@ -30,7 +30,7 @@ void mtp__details_cache_free(struct mtp__thread_cache *cache);
 /* Inside a record, on its thread, after mtp__epoch_check (epoch.h). 0: none, or it could not be kept
  * (counted). */
 uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs, uint32_t count);
-uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, const uint64_t *words, uint32_t count);
+uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, mtp_pack *pack);
 /* most: how many of the innermost frames; at most MTP__STACK_DEPTH_MAX */
 uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most);
 uint32_t mtp__text_id(mtp__recorder *r, const char *text);

@@ -307,6 +307,47 @@ static void identify_packed(mtp__writer *w, uint32_t gate, const mtp_identity *i
         put_tensors(&o);
 }
 
+static inline uint64_t shape_of(const mtp_op *op, const mtp__writer *w)
+{
+    if ((op->flags & MTP_OP_PACKED) != 0)
+        return mtp__shape_id_packed(w->recorder, w->thread, (mtp_pack *)(uintptr_t)op->inputs);
+    return op->input_count != 0 ? mtp__shape_id(w->recorder, w->thread, op->inputs, op->input_count) : 0;
+}
+
+/* Has the op nothing but a name, a sequence number and inputs, and is that all that is recorded? */
+static inline bool is_simple(const mtp_op *op, uint32_t gate)
+{
+    return (gate & (MTP_WITH_STACK | MTP__GATE_SLOW)) == 0 && op->allocated < 0 &&
+           (op->flags & MTP_OP_IDENTIFIED) == 0 &&
+           (op->forward_thread | op->correlation | op->flops | (uintptr_t)op->args) == 0;
+}
+
+/* Such an op, with its words written in place. false: there is no room left in the chunk. */
+static inline __attribute__((always_inline)) bool begin_simple(mtp_op *op, mtp__writer *w, uint32_t gate,
+                                                               uint32_t name)
+{
+    uint64_t shape = (gate & MTP_WITH_SHAPES) != 0 ? shape_of(op, w) : 0;
+    uint64_t *at = w->cur;
+    if (UNLIKELY((size_t)(w->end - at) < 4))
+        return false;
+    size_t count = 2;
+    uint32_t mask = 0;
+    if (op->sequence >= 0) {
+        mask = MTP__HAS_SEQUENCE;
+        at[count++] = (uint64_t)op->sequence;
+    }
+    if ((gate & MTP_WITH_SHAPES) != 0) {
+        mask |= MTP__HAS_DETAIL;
+        at[count++] = shape;
+    }
+    at[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
+    mtp__writer_commit(w, at, count, MTP__WORD0(mtp__clock_ticks_fast(), count, MTP__KIND_BEGIN));
+    op->token = w->token;
+    w->token = op->token + MTP__TOKEN_SLOT;
+    mtp__writer_leave(w);
+    return true;
+}
+
 static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op, mtp__writer *w,
                                                                uint32_t gate, uint64_t *words, uint32_t *mask,
                                                                const void *caller)
@@ -318,10 +359,7 @@ static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op,
     if (op->forward_thread != 0)
         PUT_WORD(mask, MTP__HAS_FORWARD, op->forward_thread);
     if ((gate & (MTP_WITH_SHAPES | MTP_WITH_STACK)) != 0) {
-        uint64_t shape = (gate & MTP_WITH_SHAPES) == 0 || op->input_count == 0 ? 0
-                         : (op->flags & MTP_OP_PACKED) != 0
-                             ? mtp__shape_id_packed(r, w->thread, (const void *)op->inputs, op->input_count)
-                             : mtp__shape_id(r, w->thread, op->inputs, op->input_count);
+        uint64_t shape = (gate & MTP_WITH_SHAPES) != 0 ? shape_of(op, w) : 0;
         /* Of a call of Python the function and its caller: the calls around it are events, too. */
         bool is_call = op->kind == MTP_SCOPE_PYTHON || op->kind == MTP_SCOPE_MODULE;
         uint32_t most = is_call ? 2 : MTP__STACK_DEPTH_MAX;
@@ -380,6 +418,8 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     mtp__recorder *r = w->recorder;
     mtp__epoch_check(r, w->thread);
     uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
+    if (is_simple(op, gate) && begin_simple(op, w, gate, name))
+        return;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
     if (UNLIKELY((op->flags & MTP_OP_IDENTIFIED) != 0) && (gate & MTP_WITH_SHAPES) != 0) {

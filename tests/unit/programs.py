@@ -81,7 +81,7 @@ class Programs:
 
     def plain(self, *command, cwd=None, **more):
         kept = {k: v for k, v in os.environ.items() if k not in ("MTPROF_OUT", "MTPROF_RUN")}
-        return subprocess.run(command, env={**kept, **more}, capture_output=True, text=True, timeout=120, cwd=cwd)
+        return subprocess.run(command, env={**kept, **more}, capture_output=True, text=True, errors="surrogateescape", timeout=120, cwd=cwd)
 
     def under(self, *command, out="trace.json", **more):
         """The run under the collector, and its trace, which has passed `mtprof check`."""

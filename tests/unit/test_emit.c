@@ -81,6 +81,28 @@ static void call_op(const mtp_input *inputs, uint32_t count, int64_t sequence)
     mtp_op_end(&op);
 }
 
+static void call_packed(const int64_t *dims)
+{
+    uint64_t words[32];
+    mtp_pack pack;
+    mtp_pack_init(&pack, words, 32);
+    mtp_pack_begin(&pack);
+    mtp_pack_tensor(&pack, MTP_FLOAT32, 2, dims, dims);
+    mtp_pack_float(&pack, 1);
+    mtp_pack_text(&pack, "nine byte", 9);
+    mtp_pack_numbers(&pack, MTP_UNKNOWN, 2, dims);
+    mtp_pack_none(&pack);
+    mtp_pack_list(&pack, 1);
+    mtp_pack_tensor(&pack, MTP_FLOAT32, 3, dims, NULL);
+    mtp_pack_bool(&pack, true);
+    mtp_pack_tensor(&pack, MTP_FLOAT32, 30, dims, NULL); /* does not fit */
+    mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+    op.inputs = MTP_PACKED(&pack);
+    op.flags = MTP_OP_PACKED;
+    mtp_op_begin(&op);
+    mtp_op_end(&op);
+}
+
 static void nvtx_has_numbers_and_sizes_as_torch_prints_them(void **state)
 {
     (void)state;
@@ -94,14 +116,16 @@ static void nvtx_has_numbers_and_sizes_as_torch_prints_them(void **state)
     work();
     call_op((mtp_input[]){tensor, number, scalar}, 3, 7);
     call_op((mtp_input[]){none, list, three}, 3, -1);
+    call_packed(dims);
     mtp_emit_stop();
     assert_told("+ outer, op_id = 1\n+ made, op_id = 2\n- \n+ aten::mm, seq = 5, op_id = 3\n- \n- \n"
                 "+ op, seq = 7, op_id = 4, sizes = [[2, -3], [], []]\n- \n"
-                "+ op, op_id = 5, sizes = [[2, -3], [2, -3, 40], [2, -3, 40]]\n- \n");
+                "+ op, op_id = 5, sizes = [[2, -3], [2, -3, 40], [2, -3, 40]]\n- \n"
+                "+ op, op_id = 6, sizes = [[2, -3], [], [], [], [], [2, -3, 40], []]\n- \n");
     assert_ok(mtp_emit_start(MTP_TOOL_NVTX, false));
     call_op(&tensor, 1, 0);
     mtp_emit_stop();
-    assert_told("+ op, seq = 0, op_id = 6\n- \n");
+    assert_told("+ op, seq = 0, op_id = 7\n- \n");
     assert_int_equal(mtp_tool_push(MTP_TOOL_NVTX, "a"), 0);
     assert_int_equal(mtp_tool_push(MTP_TOOL_NVTX, "b"), 1);
     assert_int_equal(mtp_tool_pop(MTP_TOOL_NVTX), 1);

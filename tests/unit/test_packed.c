@@ -3,6 +3,8 @@
 #include "tests/test.h"
 #include "trace/trace.h"
 
+#define ROOM 256u
+
 static mtp_profile *prof;
 static seen s;
 
@@ -28,11 +30,18 @@ static void close_it(void)
     mtp_profile_destroy(prof);
 }
 
+static mtp_pack new_pack(void)
+{
+    static uint64_t words[ROOM];
+    mtp_pack pack;
+    mtp_pack_init(&pack, words, ROOM);
+    return pack;
+}
+
 static void packed_op(const mtp_pack *pack)
 {
     mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
     op.inputs = MTP_PACKED(pack);
-    op.input_count = pack->count;
     op.flags = MTP_OP_PACKED;
     mtp_op_begin(&op);
     mtp_op_end(&op);
@@ -64,7 +73,7 @@ static void packed_inputs_are_those_of_the_array(void **state)
         {.kind = MTP_INPUT_TEXT, .count = 0, .value.text = ""},
         {.kind = MTP_INPUT_TENSOR_LIST, .count = 0},
     };
-    mtp_pack pack = {.count = 0};
+    mtp_pack pack = new_pack();
     mtp_pack_none(&pack);
     mtp_pack_tensor(&pack, MTP_BFLOAT16, 3, dims, strides);
     mtp_pack_tensor(&pack, MTP_FLOAT32, 0, NULL, strides);
@@ -74,7 +83,7 @@ static void packed_inputs_are_those_of_the_array(void **state)
     mtp_pack_int(&pack, -5);
     mtp_pack_float(&pack, 2.5);
     mtp_pack_bool(&pack, true);
-    memcpy(mtp_pack_numbers(&pack, MTP_UNKNOWN, 2), values, sizeof values);
+    mtp_pack_numbers(&pack, MTP_UNKNOWN, 2, values);
     mtp_pack_text(&pack, "mean_text", 9);
     mtp_pack_text(&pack, "", 0);
     mtp_pack_list(&pack, 0);
@@ -86,7 +95,8 @@ static void packed_inputs_are_those_of_the_array(void **state)
     mtp_op_begin(&op);
     mtp_op_end(&op);
     packed_op(&pack);
-    pack.word[1]++;
+    mtp_pack_begin(&pack);
+    mtp_pack_none(&pack);
     packed_op(&pack);
     read_back();
     assert_int_not_equal(shape_of(0), 0);
@@ -98,22 +108,81 @@ static void packed_inputs_are_those_of_the_array(void **state)
 static void what_does_not_fit_is_cut(void **state)
 {
     (void)state;
-    static int64_t dims[MTP_PACK_ROOM];
-    mtp_pack pack = {.count = 0};
+    static int64_t dims[ROOM];
+    mtp_pack pack = new_pack();
     mtp_pack_int(&pack, 1);
-    mtp_pack_tensor(&pack, MTP_FLOAT32, MTP_PACK_ROOM, dims, dims);
+    mtp_pack_tensor(&pack, MTP_FLOAT32, ROOM, dims, dims);
     assert_true(pack.cut);
     uint32_t count = pack.count;
     mtp_pack_int(&pack, 2);
-    assert_null(mtp_pack_numbers(&pack, MTP_UNKNOWN, UINT32_MAX));
+    mtp_pack_numbers(&pack, MTP_UNKNOWN, UINT32_MAX, NULL);
     assert_int_equal(pack.count, count);
-    for (pack = (mtp_pack){.count = 0}; !pack.cut;)
+    for (mtp_pack_begin(&pack); !pack.cut;)
         mtp_pack_none(&pack);
-    assert_in_range(pack.count, MTP_PACK_ROOM - 1, MTP_PACK_ROOM);
+    assert_in_range(pack.count, ROOM - 1, ROOM);
     start();
     packed_op(&pack);
     read_back();
     assert_int_not_equal(shape_of(0), 0);
+    close_it();
+}
+
+static void pack_ints(mtp_pack *pack, int64_t a, int64_t b)
+{
+    mtp_pack_begin(pack);
+    mtp_pack_int(pack, a);
+    if (b != 0)
+        mtp_pack_int(pack, b);
+}
+
+/* A pack that is used again has the number of what is in it now, whatever was recorded in between. */
+static void a_pack_may_be_used_again(void **state)
+{
+    (void)state;
+    mtp_pack pack = new_pack();
+    static const int64_t calls[][2] = {{1, 2}, {1, 2}, {1, 3}, {1, 2}, {1, 0},
+                                       {1, 2}, {1, 2}, {4, 0}, {4, 2}};
+    enum {
+        CALLS = sizeof calls / sizeof *calls
+    };
+    for (int round = 0; round < 2; round++) { /* numbers of an earlier profile are not used */
+        start();
+        if (round == 1) {
+            pack_ints(&pack, 9, 9);
+            packed_op(&pack);
+        }
+        for (size_t i = 0; i < CALLS; i++) {
+            pack_ints(&pack, calls[i][0], calls[i][1]);
+            packed_op(&pack);
+        }
+        read_back();
+        for (size_t i = 0; i < CALLS; i++)
+            for (size_t k = 0; k < CALLS; k++)
+                assert_int_equal(shape_of(i + (size_t)round) == shape_of(k + (size_t)round),
+                                 calls[i][0] == calls[k][0] && calls[i][1] == calls[k][1]);
+        close_it();
+    }
+}
+
+static void what_was_packed_while_nothing_recorded_counts(void **state)
+{
+    (void)state;
+    mtp_pack pack = new_pack();
+    start();
+    pack_ints(&pack, 1, 2);
+    packed_op(&pack);
+    pack_ints(&pack, 1, 3); /* not recorded */
+    pack_ints(&pack, 1, 3);
+    packed_op(&pack);
+    pack_ints(&pack, 1, 0); /* not recorded */
+    pack_ints(&pack, 1, 3);
+    packed_op(&pack);
+    mtp_pack_begin(&pack);
+    packed_op(&pack);
+    read_back();
+    assert_int_not_equal(shape_of(0), shape_of(1));
+    assert_int_equal(shape_of(1), shape_of(2));
+    assert_int_equal(shape_of(3), 0);
     close_it();
 }
 
@@ -123,13 +192,12 @@ static void identities_go_beside_packed_inputs(void **state)
     int64_t dims[1] = {4};
     mtp_identity id[2] = {{.tensor = 7, .storage = 0x1000, .dtype = MTP_FLOAT32},
                           {.tensor = 8, .storage = 0x2000, .device = MTP_DEVICE_NPU(1), .dtype = MTP_INT64}};
-    mtp_pack pack = {.count = 0};
+    mtp_pack pack = new_pack();
     mtp_pack_tensor(&pack, MTP_FLOAT32, 1, dims, NULL);
     mtp_pack_tensor(&pack, MTP_INT64, 1, dims, NULL);
     start();
     mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
     op.inputs = MTP_PACKED(&pack);
-    op.input_count = pack.count;
     op.flags = MTP_OP_PACKED | MTP_OP_IDENTIFIED;
     op.identities = id;
     op.identity_count = 2;
@@ -176,12 +244,12 @@ static void lists_of_truths_and_of_doubles_are_shown_as_such(void **state)
 {
     (void)state;
     double half = 0.5, two = 2;
-    mtp_pack pack = {.count = 0};
-    uint64_t *at = mtp_pack_numbers(&pack, MTP_BOOL, 2);
-    at[0] = 1, at[1] = 0;
-    at = mtp_pack_numbers(&pack, MTP_FLOAT64, 2);
-    memcpy(&at[0], &half, 8), memcpy(&at[1], &two, 8);
-    (void)mtp_pack_numbers(&pack, MTP_BOOL, 0);
+    mtp_pack pack = new_pack();
+    int64_t numbers[2];
+    mtp_pack_numbers(&pack, MTP_BOOL, 2, (const int64_t[]){1, 0});
+    memcpy(&numbers[0], &half, 8), memcpy(&numbers[1], &two, 8);
+    mtp_pack_numbers(&pack, MTP_FLOAT64, 2, numbers);
+    mtp_pack_numbers(&pack, MTP_BOOL, 0, NULL);
     start();
     packed_op(&pack);
     mtp_trace *t = stopped_trace();
@@ -300,6 +368,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(packed_inputs_are_those_of_the_array),
         TEST(what_does_not_fit_is_cut),
+        TEST(a_pack_may_be_used_again),
+        TEST(what_was_packed_while_nothing_recorded_counts),
         TEST(identities_go_beside_packed_inputs),
         TEST(an_op_of_0_1_is_recorded),
         TEST(lists_of_truths_and_of_doubles_are_shown_as_such),

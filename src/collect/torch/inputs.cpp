@@ -89,10 +89,11 @@ static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10:
         id->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
 }
 
-static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
+static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs *to, mtp_pack *pack,
+                                                              const c10::TensorImpl *t)
 {
     if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
-        mtp_pack_none(&to->pack);
+        mtp_pack_none(pack);
         return;
     }
     mtp_dtype dtype = dtype_of(c10::typeMetaToScalarType(t->dtype()));
@@ -101,74 +102,92 @@ static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
     if (to->with_identities)
         identify(to, t, dtype);
     if (__builtin_expect(!has_sizes(t), 0)) {
-        mtp_pack_tensor(&to->pack, dtype, 0, NULL, NULL);
+        mtp_pack_tensor(pack, dtype, 0, NULL, NULL);
         return;
     }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
-    mtp_pack_tensor(&to->pack, dtype, (uint32_t)sizes.size(), sizes.data(),
+    mtp_pack_tensor(pack, dtype, (uint32_t)sizes.size(), sizes.data(),
                     is_strided ? t->strides().data() : NULL);
 }
 
 /* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
-static void read_item(mtp__torch_inputs *to, const c10::TensorImpl *t)
+static void read_item(mtp__torch_inputs *to, mtp_pack *pack, const c10::TensorImpl *t)
 {
     if (t != c10::UndefinedTensorImpl::singleton()) {
-        read_tensor(to, t);
+        read_tensor(to, pack, t);
         return;
     }
-    mtp_pack_tensor(&to->pack, MTP_UNKNOWN, 0, NULL, NULL);
+    mtp_pack_tensor(pack, MTP_UNKNOWN, 0, NULL, NULL);
     if (to->with_identities)
         identify(to, NULL, MTP_UNKNOWN);
 }
 
-static void read_tensors(mtp__torch_inputs *to, const c10::List<at::Tensor> &list)
+static void read_tensors(mtp__torch_inputs *to, mtp_pack *pack, const c10::List<at::Tensor> &list)
 {
-    mtp_pack_list(&to->pack, (uint32_t)list.size());
-    for (size_t i = 0; i < list.size() && !to->pack.cut; i++)
-        read_item(to, at::Tensor(list.get(i)).unsafeGetTensorImpl());
+    mtp_pack_list(pack, (uint32_t)list.size());
+    for (size_t i = 0; i < list.size() && !pack->cut; i++)
+        read_item(to, pack, at::Tensor(list.get(i)).unsafeGetTensorImpl());
 }
 
 /* A list of numbers of one type; a list of other things, or a longer one, is an input without a value. */
-static void read_list(mtp__torch_inputs *to, const c10::IValue &value)
+static void read_list(mtp_pack *pack, const c10::IValue &value)
 {
     c10::ArrayRef<c10::IValue> list = value.toListRef();
     size_t n = list.size();
     if (n > NUMBERS_MOST || (n > 0 && !list[0].isInt() && !list[0].isDouble() && !list[0].isBool())) {
-        mtp_pack_none(&to->pack);
+        mtp_pack_none(pack);
         return;
     }
     mtp_dtype dtype = n == 0 || list[0].isInt() ? MTP_UNKNOWN : list[0].isBool() ? MTP_BOOL : MTP_FLOAT64;
-    uint64_t *at = mtp_pack_numbers(&to->pack, dtype, (uint32_t)n);
-    for (size_t i = 0; at != NULL && i < n; i++) {
+    int64_t numbers[NUMBERS_MOST];
+    for (size_t i = 0; i < n; i++) {
         double real = list[i].isDouble() ? list[i].toDouble() : 0;
         if (list[i].isDouble())
-            memcpy(&at[i], &real, sizeof real);
+            memcpy(&numbers[i], &real, sizeof real);
         else
-            at[i] = (uint64_t)(list[i].isInt() ? list[i].toInt() : list[i].isBool() && list[i].toBool());
+            numbers[i] = list[i].isInt() ? list[i].toInt() : list[i].isBool() && list[i].toBool();
+    }
+    mtp_pack_numbers(pack, dtype, (uint32_t)n, numbers);
+}
+
+static __attribute__((noinline)) void read_rare(mtp__torch_inputs *to, mtp_pack *pack,
+                                                const c10::IValue &value)
+{
+    if (value.isTensorList()) {
+        read_tensors(to, pack, value.toTensorList());
+    } else if (value.isList()) {
+        read_list(pack, value);
+    } else if (value.isString()) {
+        const std::string &text = value.toStringRef();
+        mtp_pack_text(pack, text.data(), (uint32_t)(text.size() < TEXT_MOST ? text.size() : TEXT_MOST));
+    } else {
+        mtp_pack_none(pack);
     }
 }
 
-static inline void read_value(mtp__torch_inputs *to, const c10::IValue &value)
+static inline __attribute__((always_inline)) void read_values(mtp__torch_inputs *to, mtp_pack *pack,
+                                                              c10::ArrayRef<const c10::IValue> values)
 {
-    if (value.isTensor()) {
-        read_tensor(to, value.unsafeToTensorImpl());
-    } else if (value.isInt()) {
-        mtp_pack_int(&to->pack, value.toInt());
-    } else if (value.isBool()) {
-        mtp_pack_bool(&to->pack, value.toBool());
-    } else if (value.isDouble()) {
-        mtp_pack_float(&to->pack, value.toDouble());
-    } else if (value.isTensorList()) {
-        read_tensors(to, value.toTensorList());
-    } else if (value.isList()) {
-        read_list(to, value);
-    } else if (value.isString()) {
-        const std::string &text = value.toStringRef();
-        mtp_pack_text(&to->pack, text.data(), (uint32_t)(text.size() < TEXT_MOST ? text.size() : TEXT_MOST));
-    } else {
-        mtp_pack_none(&to->pack);
+    mtp_pack mine = *pack; /* in registers */
+    to->identities = 0;
+    mtp_pack_begin(&mine);
+    for (const c10::IValue &value : values) {
+        if (value.isTensor()) {
+            read_tensor(to, &mine, value.unsafeToTensorImpl());
+        } else if (value.isInt()) {
+            mtp_pack_int(&mine, value.toInt());
+        } else if (value.isBool()) {
+            mtp_pack_bool(&mine, value.toBool());
+        } else if (value.isDouble()) {
+            mtp_pack_float(&mine, value.toDouble());
+        } else {
+            *pack = mine;
+            read_rare(to, pack, value);
+            mine = *pack;
+        }
     }
+    *pack = mine;
 }
 
 std::string mtp__torch_quoted(const std::string &text)
@@ -186,13 +205,35 @@ std::string mtp__torch_quoted(const std::string &text)
     return out + "\"";
 }
 
-void mtp__torch_inputs_read(mtp__torch_inputs *to, c10::ArrayRef<const c10::IValue> values,
-                            bool with_identities)
+/* Elements of the first tensor: most calls of an op that differ in shapes differ in it. */
+static inline uint64_t first_size(c10::ArrayRef<const c10::IValue> values)
 {
-    to->pack.count = to->identities = 0;
-    to->pack.cut = false;
+    if (values.empty() || !values[0].isTensor())
+        return 0;
+    const c10::TensorImpl *t = values[0].unsafeToTensorImpl();
+    return has_sizes(t) ? (uint64_t)t->numel() : 0;
+}
+
+static __attribute__((noinline)) mtp_pack *read_long(mtp__torch_inputs *to,
+                                                     c10::ArrayRef<const c10::IValue> values)
+{
+    if (to->long_pack.word == NULL)
+        mtp_pack_init(&to->long_pack, to->long_word, MTP__TORCH_WORDS_LONG);
+    read_values(to, &to->long_pack, values);
+    return &to->long_pack;
+}
+
+mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
+                                 c10::ArrayRef<const c10::IValue> values, bool with_identities)
+{
+    uint64_t hash = (first_size(values) * 31 + name) * 0x9e3779b97f4a7c15u;
+    auto &usual = to->usual[hash >> 56];
+    static_assert(MTP__TORCH_PACKS == 256, "as many as the hash has values");
     to->with_identities = with_identities;
     to->device = MTP_DEVICE_CPU;
-    for (const c10::IValue &value : values)
-        read_value(to, value);
+    if (__builtin_expect(usual.pack.word == NULL, 0))
+        mtp_pack_init(&usual.pack, usual.word, MTP__TORCH_WORDS);
+    if (!usual.pack.cut)
+        read_values(to, &usual.pack, values);
+    return __builtin_expect(usual.pack.cut, 0) ? read_long(to, values) : &usual.pack;
 }

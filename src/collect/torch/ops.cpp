@@ -130,14 +130,13 @@ inline bool is_aten(const char *name)
 }
 
 __attribute__((noinline)) void begin_with_inputs(thread_state *state, const at::RecordFunction &call,
-                                                 const char *name, mtp_op *op)
+                                                 const char *name, mtp_op *op, uint32_t recording)
 {
     mtp__torch_inputs *in = &state->inputs;
     /* Which tensor an input is matters to the memory profile only, and takes a record of its own. */
-    bool with_identities = (mtp_recording() & MTP_WITH_MEMORY) != 0;
-    mtp__torch_inputs_read(in, call.inputs(), with_identities);
-    op->inputs = MTP_PACKED(&in->pack);
-    op->input_count = in->pack.count;
+    bool with_identities = (recording & MTP_WITH_MEMORY) != 0;
+    mtp_pack *pack = mtp__torch_inputs_read(in, op->name, call.inputs(), with_identities);
+    op->inputs = MTP_PACKED(pack);
     op->device = in->device;
     op->flags = MTP_OP_PACKED | (with_identities ? MTP_OP_IDENTIFIED : 0);
     op->identities = in->identity;
@@ -176,7 +175,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction &call)
     if (forward != 0 && forward < THREADS_MOST)
         op.forward_thread = thread_ids[forward].load(std::memory_order_relaxed);
     if (recording & MTP_WITH_SHAPES)
-        begin_with_inputs(state, call, name, &op);
+        begin_with_inputs(state, call, name, &op, recording);
     else if (op.kind == MTP_SCOPE_USER)
         mtp_op_begin_text(&op, name, strlen(name));
     else

@@ -108,7 +108,7 @@ def _flags(torch, include, source):
     if not os.path.exists(os.path.join(headers, "ATen", "record_function.h")):
         raise Unavailable(f"PyTorch {torch.__version__} has no headers in {headers} (a packaged build may have them in a package of "
                           f"its own)")
-    flags = ["-O3", "-fPIC", "-fno-plt", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+    flags = ["-O2", "-fPIC", "-fno-plt", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
              "-I" + include, "-I" + source, "-isystem", headers,
              "-isystem", os.path.join(headers, "torch", "csrc", "api", "include")]
     if not getattr(torch.version, "debug", False):

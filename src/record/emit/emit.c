@@ -9,7 +9,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/plain.h"
-#include "record/recorder.h"
+#include "record/details.h"
 
 #define TEXT_ROOM 4096 /* what does not fit is cut off */
 
@@ -79,6 +79,44 @@ static void put_sizes(line *l, const mtp_op *op)
     put(l, "]", 1);
 }
 
+static uint64_t words_after(uint64_t head)
+{
+    uint64_t count = head >> 32;
+    switch ((mtp_input_kind)(head & 0xffu)) {
+    case MTP_INPUT_TENSOR:
+        return count << (head >> 16 & MTP__SHAPE_STRIDES);
+    case MTP_INPUT_INT_LIST:
+        return count;
+    case MTP_INPUT_TEXT:
+        return (count + 7) / 8;
+    case MTP_INPUT_INT:
+    case MTP_INPUT_BOOL:
+    case MTP_INPUT_FLOAT:
+        return 1;
+    default: /* none; a list's items are next */
+        return 0;
+    }
+}
+
+static void put_packed_sizes(line *l, const mtp_pack *pack)
+{
+    bool first = true;
+    put(l, ", sizes = [", 11);
+    for (uint64_t at = 0; at < pack->count; at += 1 + words_after(pack->word[at])) {
+        uint64_t head = pack->word[at];
+        if ((head >> 16 & MTP__SHAPE_CUT) != 0)
+            break;
+        mtp_input in = {.kind = (uint8_t)head,
+                        .count = (uint32_t)(head >> 32),
+                        .dims = (const int64_t *)&pack->word[at + 1]};
+        if (in.kind != MTP_INPUT_TENSOR_LIST) {
+            put_dims(l, &in, first);
+            first = false;
+        }
+    }
+    put(l, "]", 1);
+}
+
 static void write_line(line *l, const mtp_op *op, const char *text, size_t length, bool numbered)
 {
     l->used = 0;
@@ -87,7 +125,10 @@ static void write_line(line *l, const mtp_op *op, const char *text, size_t lengt
         if (op != NULL && op->sequence >= 0)
             put_number(l, ", seq = ", op->sequence);
         put_number(l, ", op_id = ", (int64_t)atomic_fetch_add(&last_call, 1) + 1);
-        if (op != NULL && op->input_count > 0 && (mtp__emit_public() & MTP_WITH_SHAPES) != 0)
+        bool with_sizes = op != NULL && (mtp__emit_public() & MTP_WITH_SHAPES) != 0;
+        if (with_sizes && (op->flags & MTP_OP_PACKED) != 0)
+            put_packed_sizes(l, (const void *)op->inputs);
+        else if (with_sizes && op->input_count > 0)
             put_sizes(l, op);
     }
     l->text[l->used] = 0;
