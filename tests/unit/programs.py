@@ -22,11 +22,14 @@ def skip(name, why):
     print(f"ok {len(results)} - {name} # SKIP {why}", flush=True)
 
 
+def is_linked(file, library):
+    with open(file, "rb") as opened:
+        return library in opened.read()
+
+
 def is_foreign_safe(collector):
     """Can programs that were not built with it load the collector? Not one of a sanitizer build."""
-    with open(collector, "rb") as file:
-        content = file.read()
-    safe = b"libasan.so" not in content and b"libtsan.so" not in content
+    safe = not is_linked(collector, b"libasan.so") and not is_linked(collector, b"libtsan.so")
     if not safe:
         skip("foreign_programs", "a sanitizer's runtime must be loaded first")
     return safe
