@@ -176,15 +176,20 @@ def _name_threads(native):
     threading.Thread._set_native_id = _set_native_id
 
 
+def _without_functions(why):
+    """Says that they are missing; the agent would guess the reason."""
+    import ctypes
+    _say("its Python functions are not recorded: " + why)
+    ctypes.CDLL(None).mtp_run_python(None)
+
+
 def _native(folder):
     """mtprof._native, or None where it is not built for this interpreter, which is said."""
     import os
     from _imp import extension_suffixes
     home = os.path.dirname(folder)
     if not any(os.path.exists(os.path.join(home, "_native" + suffix)) for suffix in extension_suffixes()):
-        _say("its Python functions are not recorded: mtprof is not built for this Python %d.%d" % sys.version_info[:2])
-        import ctypes
-        ctypes.CDLL(None).mtp_run_python(None)
+        _without_functions("mtprof is not built for this Python %d.%d" % sys.version_info[:2])
         return None
     sys.meta_path.append(_Package(home))
     from mtprof import _native as native
@@ -218,7 +223,11 @@ def _attach_python(folder, words):
 def _start():
     import os
     words = os.environ.get("MTPROF_RUN_OPTIONS", "").split()
-    if "MTPROF_RUN" not in os.environ or sys.version_info < (3, 8):
+    if "MTPROF_RUN" not in os.environ:
+        return
+    if sys.version_info < (3, 8):
+        if "python" in words:
+            _without_functions("this is Python %d.%d, which is too old" % sys.version_info[:2])
         return
     folder, native, end = _folder(), None, None
     if "python" in words or "stacks" in words or "wait" in words:
