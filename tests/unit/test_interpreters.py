@@ -67,24 +67,28 @@ fail()
 """
 
 
+def version_of(python):
+    """ "3.11", or "3.11d" of a debug build, which can load the same extensions; "": it does not run."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2] + hasattr(sys, 'gettotalrefcount') * 'd')"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip() if python else ""
+
+
 def interpreters():
     """Those on PATH, and pyenv's, one of each version."""
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or pathlib.Path.home() / ".pyenv")
     names = [f"python{v}" for v in ("2.7", *(f"3.{minor}" for minor in range(4, 20)), "3-dbg", "3.11-dbg")]
     found = {}
     for candidate in [sys.argv[2], sys.executable, *sorted(map(str, pyenv.glob("versions/*/bin/python"))), *(shutil.which(n) for n in names)]:
-        if candidate:
-            told = subprocess.run([candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2] + hasattr(sys, 'gettotalrefcount') * 'd')"],
-                                  capture_output=True, text=True)
-            if told.returncode == 0:
-                found.setdefault(told.stdout.strip(), candidate)
+        version = version_of(candidate)
+        if version:
+            found.setdefault(version, candidate)
     return found
 
 
 class Interpreter:
     def __init__(self, version, python, folder):
         self.version, self.python, self.folder = version, python, folder
-        self.is_built_for = bool(sys.argv[2]) and os.path.realpath(python) == os.path.realpath(sys.argv[2])
+        self.is_built_for = version.rstrip("d") == version_of(sys.argv[2]).rstrip("d")
         self.differences, self.notes = [], []
 
     def run(self, *command, under=False, **env):
