@@ -32,6 +32,16 @@ bool cli_find(const char *in_build, const char *installed, const char *name, cha
     return false;
 }
 
+bool cli_find_python(char folder[PATH_MAX])
+{
+    static const char name[] = "__init__.py";
+    if (!cli_find("python/mtprof", "mtprof/python/mtprof", name, folder) &&
+        !cli_find("../src/mtprof", "mtprof/python/mtprof", name, folder))
+        return false;
+    folder[strlen(folder) - sizeof name - strlen("/mtprof")] = 0;
+    return true;
+}
+
 static void about_device(const mtp_plugin *api, uint32_t index)
 {
     mtp_plugin_device *device = NULL;
@@ -72,15 +82,15 @@ static void about_plugin(const char *path)
 
 static void about_collectors(void)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], folder[PATH_MAX];
     printf("  mtprof run        ");
     if (!cli_find("src/collect/run", "", "libmtprof_run.so", path)) {
         printf("not installed: libmtprof_run.so is missing\n");
         return;
     }
     printf("scopes");
-    if (cli_find("../src/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", path) ||
-        cli_find("python/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", path))
+    bool has_python = cli_find_python(folder);
+    if (has_python)
         printf(", Python, PyTorch");
 #define X(name, in_build, library, standard)                                                                 \
     if (library[0] != 0 && cli_find(in_build, "", library, path))                                            \
@@ -88,6 +98,8 @@ static void about_collectors(void)
     RUN_COLLECTOR_LIST(X)
 #undef X
     printf("\n");
+    if (has_python)
+        printf("  import mtprof     PYTHONPATH=%s\n", folder);
 }
 
 void cli_about_devices(void)

@@ -433,6 +433,9 @@ def test_python_functions_are_events():
 
 def test_a_profiler_of_python_code_that_was_there_first_stays():
     calls = []
+    monitoring = getattr(sys, "monitoring", None)
+    for tool in (3, 4) if monitoring else ():  # without these there is only the profile hook
+        monitoring.use_tool_id(tool, "of the program")
     sys.setprofile(lambda *a: calls.append(a[1]))
     try:
         with pytest.warns(UserWarning, match="another profiler follows this thread's Python calls"):
@@ -441,6 +444,8 @@ def test_a_profiler_of_python_code_that_was_there_first_stays():
         assert sys.getprofile() is not None and calls
     finally:
         sys.setprofile(None)
+        for tool in (3, 4) if monitoring else ():
+            monitoring.free_tool_id(tool)
 
 
 def test_what_the_program_gave_to_new_threads_stays():

@@ -25,7 +25,7 @@ from mindtorch_v2.autograd import profiler as autograd_profiler
 from mindtorch_v2.profiler import profile, record_function, schedule
 
 
-RETURN_VALUE = dis.opmap["RETURN_VALUE"]
+RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap}
 
 
 class Interrupt(KeyboardInterrupt):
@@ -46,7 +46,8 @@ def interrupted_at(n, action, interrupt=interrupt_now):
         if not frame.f_code.co_filename.startswith(ours):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] != RETURN_VALUE:  # no signal is handled there
+        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] not in RETURNS and frame.f_lineno is not None:
+            # no signal is handled in the others: returns, and what Python 3.12 adds to generators to close them
             count += 1
             if count == n:
                 sys.settrace(None)
@@ -55,6 +56,7 @@ def interrupted_at(n, action, interrupt=interrupt_now):
 
     collecting = gc.isenabled()
     gc.disable()  # exceptions raised in a finalizer would not reach us
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 reports opcodes only if this is set before
     sys.settrace(tracer)
     try:
         action()

@@ -91,6 +91,9 @@ def out_of_tree(root):
     if any(n.startswith("_native") for n in targets(build)):
         code, said = run("python3", "-c", "import mtprof; print(mtprof.__file__)", env={**os.environ, "PYTHONPATH": str(build / "python")})
         check("python_finds_it_in_the_build_folder", code == 0 and str(build) in said, said)
+        code, said = run("python3", "-c", "from mtprof.pytorch import collector; print(collector._sources())",
+                         env={**os.environ, "PYTHONPATH": str(build / "python")})
+        check("and_the_sources_of_pytorch_s_collector", code == 0, said)
 
 
 def in_an_environment(root):

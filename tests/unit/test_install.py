@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Unit: what `meson install` leaves works from any folder: the command, a program linked with it, the OpenCL layer.
+"""Unit: what `meson install` leaves works from any folder, without the checkout: the command, a program linked with it, the OpenCL
+layer, the Python packages, and `mtprof run` with all that it loads into programs.
 
-usage: tests/unit/test_install.py BUILD MESON [OPENCL_PROGRAM]     speaks TAP
+usage: tests/unit/test_install.py BUILD MESON PYTHON ITT_PROGRAM NVTX_PROGRAM [OPENCL_PROGRAM]     speaks TAP
+    PYTHON: the interpreter that the packages are built for; "": none
 """
 import json
 import os
@@ -9,15 +11,19 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 results = []
 PROGRAM = """
 #include <mtprof.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 int main(void)
 {
-    MTP_SCOPE("installed") puts(mtp_version());
+    MTP_SCOPE("installed") free(strdup(mtp_version()));
+    puts(mtp_version());
     return 0;
 }
 """
@@ -37,9 +43,13 @@ def check(name, good, more=""):
         print("# " + str(more).replace("\n", "\n# ")[:4000])
 
 
-def run(*command, **env):
-    clean = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "DESTDIR")}
-    done = subprocess.run([str(c) for c in command], env={**clean, **env}, capture_output=True, text=True, timeout=300)
+def environment(**more):
+    """Without anything that could lead to the checkout."""
+    return {**{k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PYTHONPATH", "DESTDIR") and not k.startswith("MTPROF")}, **more}
+
+
+def run(*command, cwd="/", **env):
+    done = subprocess.run([str(c) for c in command], env=environment(**env), capture_output=True, text=True, timeout=300, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -47,8 +57,129 @@ def compiled(folder, text, package, pc, prefix):
     (folder / "program.c").write_text(text)
     code, flags, said = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(pc), LC_ALL="C")
     if code == 0:
-        code, _, said = run(*os.environ.get("CC", "cc").split(), folder / "program.c", "-o", folder / package, *flags.split(), LC_ALL="C")
+        code, _, said = run(*os.environ.get("CC", "cc").split(), folder / "program.c", "-o", folder / package, *flags.split(),
+                           f"-Wl,-rpath,{prefix / pc.parent.relative_to(prefix)}", LC_ALL="C")
     return code == 0, said
+
+
+FUNCTIONS = """
+import sys, threading
+def work(n):
+    return sorted(range(n))
+threading.Thread(target=work, args=(9,)).start()
+work(5)
+print("mtprof" in sys.modules and sys.modules["mtprof"].__file__)
+sys.exit(3)
+"""
+IMPORTS = """
+import mtprof, mtprof.profiler, mtprof.emit
+from mtprof.pytorch import collector
+print(mtprof.__file__)
+print(*collector._sources(), sep="\\n")
+"""
+TENSOR_PROGRAM = """
+import mindtorch_v2 as torch
+with torch.profiler.profile() as prof:
+    torch.ones(3) + 1
+print(torch.__file__, "aten::add" in prof.key_averages().table())
+"""
+WAITS = """
+import sys, time
+def turn():
+    time.sleep(0.005)
+print("up", flush=True)
+while sys.stdin.readable() and not turn():
+    pass
+"""
+
+
+def recorded(command, folder):
+    """The names in folder/run.mtp and its workers, and how often."""
+    code, out, err = run(command, "stats", "--json", "--python-functions", folder / "run.mtp")
+    return {row["key"]: row["count"] for row in json.loads(out)} if code == 0 else {err: 0}
+
+
+def check_run(root, command, programs, python):
+    """`mtprof run` as installed."""
+    work = root / "work"
+    work.mkdir()
+    code, out, err = run(command, "run", "--malloc", "--", root / "mtprof", cwd=work)
+    check("run_records_a_program", code == 0 and recorded(command, work).get("installed") == 1, out + err)
+    code, out, err = run(command, "memory", work / "run.mtp")
+    check("and_its_heap", code == 0 and " allocations of " in out, out + err)
+    for option, program, what in programs:
+        code, out, err = run(command, "run", option, "--", program, *what, cwd=work)
+        check(f"run_{option}_records", code == 0 and recorded(command, work), out + err)
+    if not python:
+        return
+    (work / "prog.py").write_text(FUNCTIONS)
+    code, out, err = run(command, "run", "--", python, "prog.py", cwd=work)
+    names = recorded(command, work)
+    check("run_records_python_functions", code == 3 and names.get("prog.py(3): work") == 2, (names, out, err))
+    check("with_the_installed_package", out.startswith(str(command.parent.parent)), out + err)
+    check_trigger(work, command, python)
+
+
+def check_trigger(work, command, python):
+    (work / "waits.py").write_text(WAITS)
+    waiting = subprocess.Popen([command, "run", "--wait", "--", python, "waits.py"], cwd=work, env=environment(), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        waiting.stdout.readline()
+        listed = ""
+        for _ in range(100):
+            listed = run(command, "ps")[1]
+            pid = next((line.split()[0] for line in listed.splitlines() if "waits.py" in line), None)
+            if pid:
+                break
+            time.sleep(0.05)
+        code, out, err = run(command, "trigger", pid or 0, "--seconds", "0.3", "-o", work / "run.mtp")
+        check("ps_lists_and_trigger_records", code == 0 and recorded(command, work).get("waits.py(3): turn", 0) > 0, (listed, out, err))
+    finally:
+        waiting.terminate()
+        waiting.communicate()
+
+
+def check_python(root, command, python, lib):
+    home = lib / "mtprof" / "python"
+    code, out, err = run(command, "info")
+    check("info_names_the_folder_of_the_packages", f"PYTHONPATH={home}\n" in out, out + err)
+    for package in ("mtprof", "mindtorch_v2") if (lib / "libmindtorch.so").exists() and python else ("mtprof",):
+        ours = {p.relative_to(SOURCE / "src") for kind in ("*.py", "*.pyi", "py.typed") for p in (SOURCE / "src" / package).rglob(kind)}
+        there = {p.relative_to(home) for p in (home / package).rglob("*") if p.is_file()}
+        source = {p for p in there if "source" in p.parts}
+        extra = {p for p in there - ours - source if p.suffix != ".so" and "__pycache__" not in p.parts and p.name != "__init__.pyi"}
+        check(f"all_files_of_{package}_are_installed", ours <= there and not extra, (ours - there, extra))
+    if not python:
+        return
+    code, out, err = run(python, "-c", IMPORTS, PYTHONPATH=str(home))
+    lines = out.splitlines()
+    check("the_package_is_imported_from_there", code == 0 and lines[0].startswith(str(home)), out + err)
+    check("the_sources_of_the_collector_are_there", len(lines) == 3 and all(line.startswith(str(home)) for line in lines), out + err)
+    if (lib / "libmindtorch.so").exists():
+        code, out, err = run(python, "-c", TENSOR_PROGRAM, PYTHONPATH=str(home))
+        check("so_is_mindtorch_v2", code == 0 and out.startswith(str(home)) and out.endswith("True\n"), out + err)
+    code, out, err = run("readelf", "-d", *home.rglob("*.so"), LC_ALL="C")
+    check("extensions_find_their_library_beside_them", code != 0 or "$ORIGIN" in out and str(SOURCE) not in out, out + err)
+
+
+def check_spaces(root, prefix, python):
+    """LD_PRELOAD cannot name a folder with a space: there is another way."""
+    odd = root / "a place: with spaces"
+    prefix.rename(odd)
+    prefix.symlink_to(odd)  # where the program looks for its library
+    work = root / "odd work"
+    work.mkdir()
+    (work / "prog.py").write_text(FUNCTIONS)
+    command = odd / "bin" / "mtprof"
+    code, out, err = run(command, "run", "--malloc", "--", root / "mtprof", cwd=work)
+    check("run_works_from_a_folder_with_spaces", code == 0 and recorded(command, work).get("installed") == 1, out + err)
+    if python:
+        code, out, err = run(command, "run", "--", python, "prog.py", cwd=work)
+        check("and_records_python_there", code == 3 and recorded(command, work).get("prog.py(3): work") == 2, out + err)
+    for link in pathlib.Path(f"/tmp/mtprof-links-{os.geteuid()}").iterdir():
+        if os.readlink(link).startswith(str(root)):
+            link.unlink()
 
 
 def check_make():
@@ -57,7 +188,8 @@ def check_make():
     check("make_install_takes_folders_with_spaces", code == 0 and "[-Dprefix=/a place/ä]" in out and f"[{SOURCE}/b c]" in out, out + err)
 
 
-def main(build, meson, opencl_program=None):
+def main(build, meson, python, *given):
+    itt_program, nvtx_program, opencl_program = [*(pathlib.Path(p).resolve() for p in given), None][:3]
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)
         code, out, err = run(*meson.split(), "install", "-C", build, "--no-rebuild", "--destdir", root / "a place", "--quiet")
@@ -72,11 +204,12 @@ def main(build, meson, opencl_program=None):
         check("the_command_finds_its_library", code == 0 and "mtprof" in out, out + err)
         good, said = compiled(root, PROGRAM, "mtprof", lib / "pkgconfig", moved)
         check("a_program_compiles_with_pkg_config", good, said)
-        code, out, err = run(root / "mtprof", LD_LIBRARY_PATH=str(lib))
+        code, out, err = run(root / "mtprof")
         check("and_runs", code == 0 and out, err)
         if (lib / "libmindtorch.so").exists():
             good, said = compiled(root, TENSORS, "mindtorch", lib / "pkgconfig", moved)
-            check("so_does_one_with_tensors", good and run(root / "mindtorch", LD_LIBRARY_PATH=str(lib))[0] == 0, said)
+            check("so_does_one_with_tensors", good and run(root / "mindtorch")[0] == 0, said)
+        programs = [("--itt", itt_program, ["tasks"]), ("--nvtx", nvtx_program, ["ranges"])]
         for name in ("libmtprof.so", "libmindtorch.so", "libmindtorch_opencl.so", "libmtprof_opencl.so"):
             if (lib / name).exists():
                 code, out, err = run(sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(lib / name)!r})")
@@ -86,10 +219,14 @@ def main(build, meson, opencl_program=None):
             code, out, err = run(opencl_program, "10", OPENCL_LAYERS=str(lib / "libmtprof_opencl.so"), MTPROF_OUT=str(trace))
             kernels = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"] if trace.exists() else []
             check("the_opencl_layer_records", code == 0 and kernels, err)
+            programs.append(("--opencl", opencl_program, ["10"]))
+        check_python(root, command, python, lib)
+        check_run(root, command, programs, python)
+        check_spaces(root, moved, python)
     check_make()
     print(f"1..{len(results)}")
     return not all(results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(*sys.argv[1:]))

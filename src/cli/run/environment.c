@@ -113,18 +113,19 @@ static bool set_libraries(list *l, const run_options *o)
         cli_fail(CLI_INPUT, "libmtprof_run.so is not installed beside libmtprof: reinstall mtprof");
         return false;
     }
-    if (strpbrk(agent, ": \t") != NULL) {
-        cli_fail(CLI_INPUT,
-                 "%s: mtprof cannot record from a folder with a space or colon in its name (LD_PRELOAD has "
-                 "no way to write it): install it elsewhere",
-                 agent);
+    if (!run_plain_file(agent)) {
+        cli_fail(
+            CLI_INPUT,
+            "%s: LD_PRELOAD cannot name a folder with a space or colon in its name, and no link to it can be "
+            "made in /tmp/mtprof-links-%u: install mtprof elsewhere",
+            agent, (unsigned)geteuid());
         return false;
     }
     snprintf(both, sizeof both, "%s", agent);
     for (int i = 0; i < RUN_COLLECTORS; i++) {
         if (!o->use[i] || libraries[i][0] == 0)
             continue;
-        if (!cli_find(in_build[i], "", libraries[i], path)) {
+        if (!cli_find(in_build[i], "", libraries[i], path) || !run_plain_file(path)) {
             if (o->asked[i])
                 cli_note("%s: this build of mtprof has no %s", names[i], libraries[i]);
             continue;
@@ -146,7 +147,7 @@ char **run_environment(const run_options *o, const run_place *place)
 {
     list l = {NULL, 0, false};
     size_t count = 0;
-    char python[PATH_MAX], *slash;
+    char python[PATH_MAX];
     while (environ[count] != NULL)
         count++;
     l.at = calloc(count + OURS_MAX, sizeof *l.at);
@@ -159,13 +160,9 @@ char **run_environment(const run_options *o, const run_place *place)
     }
     set_options(&l, o, place);
     bool found = set_libraries(&l, o);
-    if ((o->use[RUN_python] || o->use[RUN_torch]) &&
-        (cli_find("../src/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", python) ||
-         cli_find("python/mtprof/_run", "mtprof/python/mtprof/_run", "sitecustomize.py", python)) &&
-        (slash = strrchr(python, '/')) != NULL) {
-        *slash = 0;
-        set_before(&l, "PYTHONPATH", python);
-    }
+    if ((o->use[RUN_python] || o->use[RUN_torch]) && cli_find_python(python) && run_plain_folder(python) &&
+        strlen(python) + sizeof RUN_CUSTOMIZE <= sizeof python)
+        set_before(&l, "PYTHONPATH", strcat(python, RUN_CUSTOMIZE));
     if (!l.failed && found)
         return l.at;
     if (l.failed)

@@ -20,6 +20,9 @@ enum {
     RUN_COLLECTORS
 };
 
+/* In the folder of the Python packages: what Python programs run when they start */
+#define RUN_CUSTOMIZE "/mtprof/_run"
+
 typedef struct run_options {
     const char *output; /* -o */
     bool use[RUN_COLLECTORS], asked[RUN_COLLECTORS];
@@ -52,6 +55,10 @@ typedef struct run_place {
 /* The environment of the program: a list that ends with NULL. NULL: the reason was printed. */
 char **run_environment(const run_options *options, const run_place *place);
 void run_environment_free(char **environment);
+
+/* link.c: another name for it, if the variables of the program could not hold its own. false: none can be made. */
+bool run_plain_folder(char folder[PATH_MAX]);
+bool run_plain_file(char path[PATH_MAX]); /* absolute */
 
 /* place.c */
 /* Before the program starts. What has the output's name is set aside, unless it must be kept. Exit code. */

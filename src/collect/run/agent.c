@@ -148,7 +148,7 @@ static void at_exit(void)
     if (run.is_python && run.options.python && !run.has_python)
         mtp__run_note(&run.options,
                       "its Python functions are not recorded: the interpreter was told to ignore its "
-                      "environment (-I, -E or -S)");
+                      "environment (-I, -E or -S), or was started with another PYTHONPATH");
     if (run.options.by_steps && run.step == 0 && run.has_python)
         mtp__run_note(&run.options, "no training step was seen, so --steps recorded nothing here");
     pthread_mutex_unlock(&run.lock);

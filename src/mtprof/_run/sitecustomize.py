@@ -5,6 +5,8 @@ The program must not notice: nothing here raises, prints, or imports more than i
 """
 import sys
 
+_OLDEST = (3, 10)  # that mtprof._native can be built for; PyTorch's ops are recorded from 3.8 on
+
 
 def _folder():
     import os
@@ -176,15 +178,27 @@ def _name_threads(native):
     threading.Thread._set_native_id = _set_native_id
 
 
+def _without_functions(why):
+    """Says that they are missing; the agent would guess the reason."""
+    import ctypes
+    _say("its Python functions are not recorded: " + why)
+    ctypes.CDLL(None).mtp_run_python(None)
+
+
+def _too_old():
+    return "this is Python %d.%d, and mtprof follows those of 3.10 and later" % sys.version_info[:2]
+
+
 def _native(folder):
     """mtprof._native, or None where it is not built for this interpreter, which is said."""
     import os
     from _imp import extension_suffixes
     home = os.path.dirname(folder)
+    if sys.version_info < _OLDEST:
+        _without_functions(_too_old())
+        return None
     if not any(os.path.exists(os.path.join(home, "_native" + suffix)) for suffix in extension_suffixes()):
-        _say("its Python functions are not recorded: mtprof is not built for this Python %d.%d" % sys.version_info[:2])
-        import ctypes
-        ctypes.CDLL(None).mtp_run_python(None)
+        _without_functions("mtprof is not built for this Python %d.%d: make build PYTHON=%s" % (sys.version_info[:2] + (sys.executable,)))
         return None
     sys.meta_path.append(_Package(home))
     from mtprof import _native as native
@@ -218,7 +232,11 @@ def _attach_python(folder, words):
 def _start():
     import os
     words = os.environ.get("MTPROF_RUN_OPTIONS", "").split()
-    if "MTPROF_RUN" not in os.environ or sys.version_info < (3, 8):
+    if "MTPROF_RUN" not in os.environ:
+        return
+    if sys.version_info < (3, 8):
+        if "python" in words:
+            _without_functions(_too_old())
         return
     folder, native, end = _folder(), None, None
     if "python" in words or "stacks" in words or "wait" in words:

@@ -20,11 +20,24 @@ static bool python_is_alive(void)
 #endif
 }
 
+/* A line that `mtprof run` prints. */
+static void note(const char *text)
+{
+    void (*say)(const char *line) = NULL;
+    *(void **)&say =
+        dlsym(RTLD_DEFAULT, "mtp_run_note"); /* collect/run/run.h; NULL: not under `mtprof run` */
+    if (say != NULL)
+        say(text);
+}
+
 /* With the GIL; a pending exception stays pending. */
 static void begin_frames(void)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
+    if (with_functions && !mtpn_frames_may_follow())
+        note("its Python functions are not recorded: another profiler follows them (sys.setprofile; for "
+             "example cProfile)");
     if (mtpn_frames_are_free() && mtpn_frames_begin(&recording_of_others, true, false) && with_functions)
         mtpn_frames_follow();
     PyErr_Clear();

@@ -6,8 +6,9 @@
  * reused.
  * Threads: capture runs on any thread, inside a recording call, with or without the GIL: PyTorch's ops run
  * without it. The frames of a thread that is inside such a call do not change, and hold their code. Calls are
- * followed on all threads that Python knows: those that exist when a recording starts, and new ones
- * through threading.setprofile. Each thread records its own calls, from its first event on.
+ * followed on all threads that Python knows, by sys.monitoring (monitor.c). Where there is none, before Python
+ * 3.12, by its C profile hook: on threads that exist when a recording starts, and on new ones through
+ * threading.setprofile. Each thread records its own calls, from its first event on.
  */
 #include "python/mtprof/python_frames.h"
 #include <frameobject.h>
@@ -32,6 +33,7 @@ static Py_ssize_t
     prefixes_of; /* the length of sys.path then: recordings of `mtprof run` begin before it is complete */
 static PyObject *optimizers;           /* dict of this session: address of an optimizer -> itself */
 static bool following, with_functions; /* with_functions: not only modules */
+static bool monitored;                 /* following: by sys.monitoring, not by the profile hook */
 static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
 
 /* --------------------------------------------------------------------------------------------------- texts */
@@ -205,7 +207,8 @@ static void open_call(uint32_t name, mtp_scope_kind kind, bool hide, uintptr_t o
 static void close_call(uintptr_t of)
 {
     uint32_t at = calls.count;
-    while (at > 0 && calls.call[at - 1].of != of && calls.call[at - 1].of != 0)
+    bool is_c = of & 1; /* C functions that were already running are not open */
+    while (at > 0 && calls.call[at - 1].of != of && (is_c || calls.call[at - 1].of != 0))
         at--;
     if (at == 0)
         return; /* it was already running when we began */
@@ -214,7 +217,7 @@ static void close_call(uintptr_t of)
     calls.count--;
 }
 
-static uintptr_t call_of(const PyFrameObject *frame, bool is_c)
+static uintptr_t call_of(const void *frame, bool is_c)
 {
     return (uintptr_t)frame | is_c;
 }
@@ -311,30 +314,27 @@ static uint32_t module_name(PyObject *module, bool *is_new)
 
 /* "<built-in function len>", "<built-in method add of Tensor>": without addresses, to keep the number of
  * names low. */
-static uint32_t builtin_name(PyObject *callable)
+static uint32_t builtin_name(PyMethodDef *function, PyObject *object)
 {
-    if (!PyCFunction_Check(callable))
-        return 0;
-    PyCFunctionObject *f = (PyCFunctionObject *)callable;
-    struct recent_name *last = recent_of(f->m_ml); /* a static table, which lives as long as its module */
-    if (LIKELY(last->of == f->m_ml))
+    struct recent_name *last = recent_of(function); /* a static table, which lives as long as its module */
+    if (LIKELY(last->of == function))
         return last->id;
     /* calls within the profiler are not recorded */
-    bool is_ours = f->m_self != NULL && strncmp(Py_TYPE(f->m_self)->tp_name, "mtprof.", 7) == 0;
-    PyObject *key = PyLong_FromVoidPtr(f->m_ml);
+    bool is_ours = object != NULL && strncmp(Py_TYPE(object)->tp_name, "mtprof.", 7) == 0;
+    PyObject *key = PyLong_FromVoidPtr(function);
     uint32_t id = key != NULL && !is_ours ? known(function_names, key) : 0;
     if (id == 0 && key != NULL && !is_ours) {
         char name[256];
-        if (f->m_self == NULL || PyModule_Check(f->m_self))
-            snprintf(name, sizeof name, "<built-in function %s>", f->m_ml->ml_name);
+        if (object == NULL || PyModule_Check(object))
+            snprintf(name, sizeof name, "<built-in function %s>", function->ml_name);
         else
-            snprintf(name, sizeof name, "<built-in method %s of %s>", f->m_ml->ml_name,
-                     PyType_Check(f->m_self) ? "type" : Py_TYPE(f->m_self)->tp_name);
+            snprintf(name, sizeof name, "<built-in method %s of %s>", function->ml_name,
+                     PyType_Check(object) ? "type" : Py_TYPE(object)->tp_name);
         id = keep_id(function_names, key, name);
     }
     Py_XDECREF(key);
     PyErr_Clear();
-    *last = (struct recent_name){f->m_ml, id};
+    *last = (struct recent_name){function, id};
     return id;
 }
 
@@ -350,19 +350,31 @@ static bool meet_optimizer(PyObject *optimizer)
     return is_new;
 }
 
-static void enter_python(PyFrameObject *frame)
+static void enter_python(PyCodeObject *code, mtpn_frame *frame, uintptr_t of)
 {
-    PyCodeObject *code = PyFrame_GetCode(frame);
     PyObject *first = code == module_call || code == optimizer_call ? mtpn_first_argument(frame) : NULL;
     owner who = {first, code == module_call ? mtpn_hold_module : mtpn_hold_optimizer, false};
     if (first != NULL && code == module_call) {
         uint32_t name = module_name(first, &who.is_new);
-        open_call(name, MTP_SCOPE_MODULE, false, call_of(frame, false), who);
+        open_call(name, MTP_SCOPE_MODULE, false, of, who);
     } else {
         who.is_new = first != NULL && with_functions && meet_optimizer(first);
-        open_function(code, call_of(frame, false), who);
+        open_function(code, of, who);
     }
+}
+
+static void enter_frame(PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    enter_python(code, mtpn_frame_of(frame), call_of(frame, false));
     Py_DECREF(code);
+}
+
+static void enter_c(PyMethodDef *function, PyObject *object, uintptr_t of)
+{
+    bool hide = in_hidden();
+    open_call(with_functions && !hide && function != NULL ? builtin_name(function, object) : 0,
+              MTP_SCOPE_PYTHON, hide, of, nobody);
 }
 
 /* Opens functions that are already running, outermost first, without the innermost `skip`. */
@@ -381,6 +393,40 @@ static void open_running(unsigned skip)
         open_function(running[--n], 0, nobody);
 }
 
+/* Is this thread's event to be recorded? Its first one opens what is running, without the innermost `skip` frames. */
+static bool meet_thread(unsigned skip)
+{
+    if (following && UNLIKELY(calls.serial != follow_serial))
+        open_running(skip);
+    return following;
+}
+
+void mtpn_call_begins(PyCodeObject *code)
+{
+    if (LIKELY(meet_thread(1))) {
+        mtpn_frame *frame = mtpn_frame_now();
+        enter_python(code, frame, call_of(frame, false));
+    }
+}
+
+void mtpn_call_ends(void)
+{
+    if (LIKELY(meet_thread(0)))
+        close_call(call_of(mtpn_frame_now(), false));
+}
+
+void mtpn_c_call_begins(PyMethodDef *function, PyObject *object)
+{
+    if (LIKELY(meet_thread(0)))
+        enter_c(function, object, call_of(mtpn_frame_now(), true));
+}
+
+void mtpn_c_call_ends(void)
+{
+    if (LIKELY(meet_thread(0)))
+        close_call(call_of(mtpn_frame_now(), true));
+}
+
 static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
     (void)self;
@@ -390,16 +436,16 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (UNLIKELY(calls.serial != follow_serial))
-        open_running(what == PyTrace_CALL);
+    meet_thread(what == PyTrace_CALL);
     switch (what) {
     case PyTrace_CALL:
-        enter_python(frame);
+        enter_frame(frame);
         break;
-    case PyTrace_C_CALL:
-        open_call(with_functions && !in_hidden() ? builtin_name(arg) : 0, MTP_SCOPE_PYTHON, in_hidden(),
-                  call_of(frame, true), nobody);
+    case PyTrace_C_CALL: {
+        PyCFunctionObject *f = PyCFunction_Check(arg) ? (PyCFunctionObject *)arg : NULL;
+        enter_c(f != NULL ? f->m_ml : NULL, f != NULL ? f->m_self : NULL, call_of(frame, true));
         break;
+    }
     case PyTrace_RETURN:
         close_call(call_of(frame, false));
         break;
@@ -426,7 +472,7 @@ static PyObject *follow_thread(PyObject *self, PyObject *args)
     if (following && PyFrame_Check(frame) && PyUnicode_CompareWithASCIIString(event, "call") == 0) {
         calls.count = 0;
         calls.serial = follow_serial;
-        enter_python((PyFrameObject *)frame);
+        enter_frame((PyFrameObject *)frame);
     }
     Py_RETURN_NONE;
 }
@@ -495,8 +541,12 @@ static void unfollow(void)
     if (!following)
         return;
     following = false;
-    set_for_all_threads(false);
-    set_for_new_threads(false);
+    if (monitored) {
+        mtpn_monitor_end();
+    } else {
+        set_for_all_threads(false);
+        set_for_new_threads(false);
+    }
     while (calls.serial == follow_serial && calls.count > 0)
         mtp_scope_end(calls.call[--calls.count].token);
 }
@@ -552,18 +602,22 @@ bool mtpn_frames_begin(const void *session, bool functions, bool sets_provider)
 
 bool mtpn_frames_may_follow(void)
 {
-    return !is_followed_by_others(PyThreadState_Get()); /* another Python profiler has precedence */
+    return mtpn_monitor_is_free() ||
+           !is_followed_by_others(PyThreadState_Get()); /* another Python profiler has precedence */
 }
 
 void mtpn_frames_follow(void)
 {
-    if (!mtpn_frames_may_follow())
+    monitored = mtpn_monitor_begin(with_functions);
+    if (!monitored && is_followed_by_others(PyThreadState_Get()))
         return;
-    set_for_new_threads(true); /* before following: the import is ours, not the program's */
+    if (!monitored)
+        set_for_new_threads(true); /* before following: the import is ours, not the program's */
     following = true;
     follow_serial++;
     open_running(0);
-    set_for_all_threads(true);
+    if (!monitored)
+        set_for_all_threads(true);
 }
 
 void mtpn_frames_unfollow(const void *session)

@@ -42,10 +42,23 @@ bool mtpn_frames_are_free(void); /* does no session of this process own them? */
  * is set. sets_provider: stacks are Python's; else the caller has seen to that. */
 bool mtpn_frames_begin(const void *session, bool with_functions, bool sets_provider);
 const mtp_stack_provider *mtpn_frames_provider(void);
-bool mtpn_frames_may_follow(void);              /* is no other profiler following this thread? */
+bool mtpn_frames_may_follow(void);              /* or is another profiler in the way? */
 void mtpn_frames_follow(void);                  /* after it started */
 void mtpn_frames_unfollow(const void *session); /* before it stops */
 void mtpn_frames_end(const void *session);      /* no-op for a session that does not own them */
+
+/* Calls of this thread, as monitor.c sees them: the innermost Python function; a C function that it calls, bound to object (NULL: to
+ * nothing) */
+void mtpn_call_begins(PyCodeObject *code);
+void mtpn_call_ends(void);
+void mtpn_c_call_begins(PyMethodDef *function, PyObject *object);
+void mtpn_c_call_ends(void);
+
+/* monitor.c: calls by sys.monitoring. with_c: of C functions, too. false: this Python has none, or no tool id is free; then nothing
+ * has changed */
+bool mtpn_monitor_is_free(void);
+bool mtpn_monitor_begin(bool with_c);
+void mtpn_monitor_end(void);
 
 /* objects.c: the object of a call, right after the call begins; is_new: first seen in this session */
 int mtpn_objects_init(PyObject *module);

@@ -1,6 +1,6 @@
 /* python/mtprof/python_frames.h - the frames of this thread, innermost first. CPython 3.11 to 3.13 are walked
- * through their internal frames, which costs a few nanoseconds each; others through the public API, which
- * creates an object for each.
+ * through their internal frames, which costs a few nanoseconds each; others through the public API, which from
+ * 3.14 on creates an object for each.
  */
 #ifndef PYTHON_MTPROF_PYTHON_FRAMES_H
 #define PYTHON_MTPROF_PYTHON_FRAMES_H
@@ -60,14 +60,34 @@ static inline void mtpn_walk_end(mtpn_walk *w)
     (void)w;
 }
 
-/* The first argument of a frame that has just begun (borrowed), or NULL. */
-static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
+typedef struct _PyInterpreterFrame mtpn_frame;
+
+static inline mtpn_frame *mtpn_frame_of(PyFrameObject *frame)
 {
-    PyObject *first = frame->f_frame->localsplus[0];
-    return first;
+    return frame->f_frame;
+}
+
+/* The innermost frame of this thread, which runs Python code (borrowed). */
+static inline mtpn_frame *mtpn_frame_now(void)
+{
+    return mtpn_walk_begin(PyThreadState_Get()).frame;
+}
+
+/* The first argument of a frame that has just begun (borrowed), or NULL. */
+static inline PyObject *mtpn_first_argument(mtpn_frame *frame)
+{
+    return frame->localsplus[0];
 }
 
 #else
+#include <frameobject.h>
+
+#if PY_VERSION_HEX < 0x030b0000
+static inline int PyFrame_GetLasti(PyFrameObject *frame) /* in bytes, as Python 3.11's */
+{
+    return frame->f_lasti * (int)sizeof(_Py_CODEUNIT);
+}
+#endif
 
 typedef struct mtpn_walk {
     PyFrameObject *frame; /* owned */
@@ -102,8 +122,25 @@ static inline void mtpn_walk_end(mtpn_walk *w)
     Py_CLEAR(w->frame);
 }
 
-static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
+typedef PyFrameObject mtpn_frame;
+
+static inline mtpn_frame *mtpn_frame_of(PyFrameObject *frame)
 {
+    return frame;
+}
+
+static inline mtpn_frame *mtpn_frame_now(void)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    Py_XDECREF(frame); /* it is running: Python holds it */
+    return frame;
+}
+
+static inline PyObject *mtpn_first_argument(mtpn_frame *frame)
+{
+#if PY_VERSION_HEX < 0x030b0000
+    return frame->f_localsplus[0];
+#else
     PyObject *locals = PyFrame_GetLocals(frame), *first = NULL;
     if (locals != NULL)
         first = PyMapping_GetItemString(locals, "self");
@@ -111,6 +148,7 @@ static inline PyObject *mtpn_first_argument(PyFrameObject *frame)
     PyErr_Clear();
     Py_XDECREF(first); /* the frame holds it */
     return first;
+#endif
 }
 #endif
 #endif
