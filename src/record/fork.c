@@ -121,7 +121,7 @@ static void child_continues(void)
 static void after_fork_child(void)
 {
     child_continues();
-    mtp__listen_forked();
+    mtp__listen_forked(!without_locks);
 }
 
 void mtp__recorder_fork_init(void)
