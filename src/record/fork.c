@@ -121,6 +121,7 @@ static void child_continues(void)
 static void after_fork_child(void)
 {
     child_continues();
+    mtp__own_threads_forked();
     mtp__listen_forked(!without_locks);
 }
 

@@ -472,6 +472,25 @@ static void the_socket_of_another_process_is_not_removed_at_exit(void **state)
     unlink(name.sun_path);
 }
 
+static void sleep_for_long(void)
+{
+    doze(50000);
+}
+
+static void leave_two_threads_of_ours(job *j)
+{
+    CHILD_CHECK(mtp__own_thread(sleep_for_long) == MTP_OK); /* as the agent's that waits for --duration */
+    j->ready = 1;
+    pthread_exit(NULL);
+}
+
+static void a_program_whose_main_thread_left_ends_although_we_have_threads(void **state)
+{
+    (void)state;
+    job *j = listener(leave_two_threads_of_ours);
+    finish(j);
+}
+
 static void change_root(job *j)
 {
     mkdir(test_path("root"), 0755);
@@ -737,6 +756,7 @@ int main(void)
         TEST(a_forked_child_listens_and_its_errno_is_its_own),
         TEST(a_deleted_socket_is_made_again),
         TEST(the_socket_of_another_process_is_not_removed_at_exit),
+        TEST(a_program_whose_main_thread_left_ends_although_we_have_threads),
         TEST(a_program_that_changes_its_root_is_found_where_it_was),
         TEST(root_can_record_a_program_that_dropped_its_privileges),
         TEST(a_process_that_is_stopped_does_not_hang_those_who_ask),

@@ -271,24 +271,6 @@ static void serve(int patience_ms)
 
 /* ----------------------------------------------------------------------------------------------- the thread */
 
-/* The main thread has left by pthread_exit(), and this is the only one besides: the program has ended. */
-bool mtp__is_last_thread(void)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = 0;
-    const char *at = strrchr(text, ')'); /* the name may contain anything */
-    bool is_over = at != NULL && strncmp(at, ") Z ", 4) == 0;
-    for (int field = 2; is_over && field < 20 && at != NULL;
-         field++) /* proc(5): 20 is the number of threads */
-        at = strchr(at + 1, ' ');
-    return is_over && at != NULL && strncmp(at, " 2 ", 3) == 0;
-}
-
 /* Until the recording is over, and at most so many ms. */
 static int patience_ms(int most)
 {
@@ -299,7 +281,7 @@ static int patience_ms(int most)
     return left < (uint64_t)most ? (int)left : most;
 }
 
-static void *listen_on(void *unused)
+static void listen_on(void)
 {
     for (;;) {
         if (mtp__own_is(&server.door) && is_deleted())
@@ -316,7 +298,6 @@ static void *listen_on(void *unused)
         if (n > 0 && ready[0].revents != 0 && mtp__own_is(&server.door))
             serve(patience_ms(PATIENCE_MS));
     }
-    return unused;
 }
 
 mtp_status mtp_listen(void)
@@ -332,11 +313,8 @@ mtp_status mtp_listen(void)
         status = open_socket();
     if (status == MTP_OK && !atomic_exchange(&registered, true))
         atexit(at_exit);
-    int error = status == MTP_OK ? mtp__start_thread(listen_on, NULL) : 0;
-    if (error != 0) {
-        status = MTP_FAIL(MTP_E_NOMEM, "listen: no thread could be created: %s", mtp__reason(error));
+    if (status == MTP_OK && (status = mtp__own_thread(listen_on)) != MTP_OK)
         close_socket();
-    }
     if (status != MTP_OK)
         atomic_store(&server.on, false);
     errno = before;
