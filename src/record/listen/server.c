@@ -90,11 +90,15 @@ static bool open_door(void)
     mtp__hold before = lock_forks();
     server.door = mtp__own(mtp__socket());
     unlink(server.name.sun_path); /* left by an earlier process of this number */
-    bool open = server.door.fd >= 0 && mtp__bind(server.door.fd, &server.name) == 0 &&
-                mtp__listen(server.door.fd, QUEUE) == 0 && stat("/", &server.root) == 0 &&
+    bool bound = server.door.fd >= 0 && mtp__bind(server.door.fd, &server.name) == 0;
+    bool open = bound && mtp__listen(server.door.fd, QUEUE) == 0 && stat("/", &server.root) == 0 &&
                 mtp__look_at(server.name.sun_path, &server.file) == 0;
+    int error = errno;
     if (!open)
         mtp__own_close(&server.door);
+    if (bound && !open)
+        unlink(server.name.sun_path);
+    errno = error;
     unlock_forks(before);
     return open;
 }
@@ -313,8 +317,10 @@ mtp_status mtp_listen(void)
         status = open_socket();
     if (status == MTP_OK && !atomic_exchange(&registered, true))
         atexit(at_exit);
-    if (status == MTP_OK && (status = mtp__own_thread(listen_on)) != MTP_OK)
+    if (status == MTP_OK && (status = mtp__own_thread(listen_on)) != MTP_OK) {
+        MTP_NOTE("listen");
         close_socket();
+    }
     if (status != MTP_OK)
         atomic_store(&server.on, false);
     errno = before;
