@@ -32,6 +32,7 @@ static void wait_until(atomic_int *flag)
 typedef struct job {
     pid_t pid;
     atomic_int ready, go, done, stop, other;
+    int other_status;
     void (*also)(struct job *); /* what it does; NULL: records scopes until it is told to stop */
 } job;
 

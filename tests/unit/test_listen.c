@@ -8,6 +8,7 @@
 #include <mtprof_tools.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -513,6 +514,53 @@ static void a_program_that_changes_its_root_is_found_where_it_was(void **state)
     unlink(name_of(j->pid).sun_path);
 }
 
+static void ask_the_first(job *j)
+{
+    mtp_trigger t = trigger_of(test_path("namespace.mtp"), 10);
+    while (!j->go)
+        doze(1);
+    CHILD_CHECK(mtp_trigger_process(1, &t) == MTP_OK);
+    _exit(0);
+}
+
+static void live_in_a_namespace(void *arg)
+{
+    job *j = arg;
+    int status;
+    if (unshare(CLONE_NEWPID) != 0)
+        _exit(77);
+    pid_t first = fork();
+    if (first == 0) {
+        CHILD_CHECK(getpid() == 1 && mtp_listen() == MTP_OK);
+        j->ready = 1;
+        pid_t second = fork();
+        if (second == 0)
+            ask_the_first(j);
+        CHILD_CHECK(waitpid(second, &status, 0) == second && status == 0);
+        exit(0);
+    }
+    CHILD_CHECK(waitpid(first, &status, 0) == first && status == 0);
+}
+
+static void in_another_namespace_of_processes_only_its_own_can_record_it(void **state)
+{
+    (void)state;
+    job *j = test_shared(sizeof *j);
+    pid_t pid = test_fork_child(live_in_a_namespace, j, 60);
+    while (!j->ready && waitpid(pid, &j->other_status, WNOHANG) == 0)
+        doze(1);
+    if (!j->ready) {
+        assert_int_equal(WEXITSTATUS(j->other_status), 77);
+        skip(); /* namespaces are not allowed here */
+    }
+    assert_int_equal(state_of(1), NOT_LISTED); /* our process 1 is another one */
+    assert_int_equal(access(name_of(1).sun_path, F_OK), 0);
+    mtp_trigger t = trigger_of(test_path("outside.mtp"), 10);
+    assert_int_equal(mtp_trigger_process(1, &t), MTP_E_STATE);
+    j->go = 1;
+    assert_true(test_left_well(test_wait(pid)));
+}
+
 static void drop_privileges(job *j)
 {
     CHILD_CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
@@ -759,6 +807,7 @@ int main(void)
         TEST(the_socket_of_another_process_is_not_removed_at_exit),
         TEST(a_program_whose_main_thread_left_ends_although_we_have_threads),
         TEST(a_program_that_changes_its_root_is_found_where_it_was),
+        TEST(in_another_namespace_of_processes_only_its_own_can_record_it),
         TEST(root_can_record_a_program_that_dropped_its_privileges),
         TEST(a_process_that_is_stopped_does_not_hang_those_who_ask),
         TEST(a_spool_that_somebody_truncates_does_not_kill_the_program),
