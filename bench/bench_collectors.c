@@ -15,28 +15,10 @@
 #include <unistd.h>
 #include "base/itt_abi.h"
 #include "base/nvtx_abi.h"
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
+#include "bench.h"
 
 #define SHORT 1000
 #define REPEATS 2000
-
-static FILE *json;
-static int json_count;
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void report(const char *name, double value, const char *unit, const char *meaning)
-{
-    printf("  %-34s %12.2f %-6s %-12s %s\n", name, value, unit, "", meaning);
-    fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
-}
 
 static void die(const char *why)
 {
@@ -45,27 +27,6 @@ static void die(const char *why)
 }
 
 typedef void work(uint64_t count);
-
-static uint64_t read_ticks(void)
-{
-#if defined(__x86_64__)
-    return __rdtsc();
-#else
-    return mtp_ticks();
-#endif
-}
-
-static void floor_work(uint64_t count)
-{
-    static uint64_t buffer[512];
-    for (uint64_t i = 0; i < count; i++) {
-        volatile uint64_t *to = buffer + (i & 127) * 4;
-        to[0] = read_ticks();
-        to[1] = read_ticks();
-        to[2] = i;
-        to[3] = i;
-    }
-}
 
 static double least_floor = 1e18;
 
@@ -82,7 +43,7 @@ static double least(work *fn)
     double best = 1e18;
     for (int r = 0; r < REPEATS; r++) {
         best = once(fn, best);
-        least_floor = once(floor_work, least_floor);
+        least_floor = once(floor_loop, least_floor);
     }
     return best;
 }
@@ -259,10 +220,10 @@ static void bench_heap(void)
     double plain, plain_on, off, on;
     heap("", &plain, &plain_on);
     heap(MALLOC_COLLECTOR, &off, &on);
-    report("malloc_pair_ns", plain, "ns", "malloc(100) and free, without the collector");
-    report("malloc_off_added_ns", off - plain, "ns", "what the collector adds, no profile running");
-    report("malloc_added_ns", on - plain, "ns", "what it adds, recording: two events");
-    report("malloc_added_over_floor", (on - plain) / least_floor, "x", "");
+    report("malloc_pair_ns", plain, "ns", 0, "malloc(100) and free, without the collector");
+    report("malloc_off_added_ns", off - plain, "ns", 0, "what the collector adds, no profile running");
+    report("malloc_added_ns", on - plain, "ns", 0, "what it adds, recording: two events");
+    report("malloc_added_over_floor", (on - plain) / least_floor, "x", 0, "");
 #endif
 }
 
@@ -286,16 +247,16 @@ int main(int argc, char **argv)
     double nvtx_on = least(nvtx_pairs), nvtx_text = least(nvtx_text_pairs),
            payload = least(nvtx_payload_pairs);
     mtp_profile_destroy(prof);
-    report("collectors_floor_ns", least_floor, "ns", "two timestamp reads and a 32-byte store");
-    report("itt_pair_ns", itt_on, "ns", "task_begin + task_end, recording");
-    report("itt_pair_over_floor", itt_on / least_floor, "x", "");
-    report("itt_torch_pair_ns", itt_torch, "ns", "the same with string_handle_create, as PyTorch does");
-    report("itt_off_ns", itt_off, "ns", "task_begin + task_end, no profile running");
-    report("nvtx_pair_ns", nvtx_on, "ns", "push + pop of a registered string, recording");
-    report("nvtx_pair_over_floor", nvtx_on / least_floor, "x", "");
-    report("nvtx_text_pair_ns", nvtx_text, "ns", "push + pop of a text");
-    report("nvtx_payload_pair_ns", payload, "ns", "push + pop of a registered string with a payload");
-    report("nvtx_off_ns", nvtx_off, "ns", "push + pop, no profile running");
+    report("collectors_floor_ns", least_floor, "ns", 0, "two timestamp reads and a 32-byte store");
+    report("itt_pair_ns", itt_on, "ns", 0, "task_begin + task_end, recording");
+    report("itt_pair_over_floor", itt_on / least_floor, "x", 0, "");
+    report("itt_torch_pair_ns", itt_torch, "ns", 0, "the same with string_handle_create, as PyTorch does");
+    report("itt_off_ns", itt_off, "ns", 0, "task_begin + task_end, no profile running");
+    report("nvtx_pair_ns", nvtx_on, "ns", 0, "push + pop of a registered string, recording");
+    report("nvtx_pair_over_floor", nvtx_on / least_floor, "x", 0, "");
+    report("nvtx_text_pair_ns", nvtx_text, "ns", 0, "push + pop of a text");
+    report("nvtx_payload_pair_ns", payload, "ns", 0, "push + pop of a registered string with a payload");
+    report("nvtx_off_ns", nvtx_off, "ns", 0, "push + pop, no profile running");
     bench_heap();
     fprintf(json, "\n}\n");
     return fclose(json) != 0;

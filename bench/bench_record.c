@@ -13,38 +13,15 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
+#include "bench.h"
 
 #define SHORT 1000
 #define REPEATS 2000
 
-static FILE *json;
-static int json_count;
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 /* CPU time of this thread: a long run on a shared machine gets interrupted, which must not count. */
 static double cpu_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void report(const char *name, double value, const char *unit, double bar, const char *meaning)
-{
-    char mark[48] = "";
-    if (bar > 0)
-        snprintf(mark, sizeof mark, "%s %.4g", value <= bar ? "<=" : "OVER", bar);
-    printf("  %-34s %12.2f %-6s %-12s %s\n", name, value, unit, mark, meaning);
-    fprintf(json, "%s\n  \"%s\": %.4f", json_count++ ? "," : "", name, value);
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void must(mtp_status status)
@@ -63,31 +40,14 @@ static mtp_profile *start(const mtp_profile_config *config)
     return prof;
 }
 
-static uint64_t read_ticks(void)
-{
-#if defined(__x86_64__)
-    return __rdtsc();
-#else
-    return mtp_ticks();
-#endif
-}
-
 /* ------------------------------------------------------------------------------ the things measured */
 
 typedef void work(uint64_t count, void *user);
 
-static uint64_t floor_buffer[512];
-
 static void floor_work(uint64_t count, void *user)
 {
     (void)user;
-    for (uint64_t i = 0; i < count; i++) {
-        volatile uint64_t *to = floor_buffer + (i & 127) * 4;
-        to[0] = read_ticks();
-        to[1] = read_ticks();
-        to[2] = i;
-        to[3] = i;
-    }
+    floor_loop(count);
 }
 
 static void scope_work(uint64_t count, void *user)
@@ -130,7 +90,7 @@ static void memory_work(uint64_t count, void *user)
 {
     (void)user;
     for (uint64_t i = 0; i < count; i++)
-        mtp_memory_event(MTP_DEVICE_CPU, floor_buffer, (int64_t)i, i, i);
+        mtp_memory_event(MTP_DEVICE_CPU, &json_count, (int64_t)i, i, i);
 }
 
 /* ------------------------------------------------------------------------------------- measuring */

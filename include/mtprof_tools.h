@@ -192,7 +192,10 @@ typedef struct mtp_trigger {
  * process ends first, the recording ends with it. */
 MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger);
 
-MTP_API bool mtp__is_last_thread(void); /* of a process whose main thread is gone: for threads of our own */
+/* For our own agents. A detached thread, with a small stack and signals blocked; and whether only such threads are left in
+ * a process whose main thread is gone: it should end then. */
+MTP_API mtp_status mtp__own_thread(void (*body)(void));
+MTP_API bool mtp__is_last_thread(void);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,9 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "base/budget.h"
 #include "base/clock.h"
@@ -19,6 +21,7 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define TEMP_TRIES 16
+#define THREAD_STACK ((size_t)256 << 10)
 #define MAPPINGS_USUAL 65530ul /* the kernel's default */
 
 static atomic_uint plan_mask;
@@ -477,4 +480,108 @@ int mtp__open_temp_at(int dir, char name[40], int flags)
 void mtp__unlink_at(int dir, const char *name)
 {
     unlinkat(dir, name, 0);
+}
+
+/* ------------------------------------------------------------------------------------------ sockets */
+
+static bool socket_fault(int error)
+{
+    if (!fault(MTP__FAULT_SOCKET))
+        return false;
+    errno = error;
+    return true;
+}
+
+int mtp__socket(void)
+{
+    return socket_fault(EMFILE) ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+int mtp__bind(int fd, const struct sockaddr_un *name)
+{
+    return socket_fault(EROFS) ? -1 : bind(fd, (const struct sockaddr *)name, sizeof *name);
+}
+
+int mtp__listen(int fd, int backlog)
+{
+    return socket_fault(ENOBUFS) ? -1 : listen(fd, backlog);
+}
+
+int mtp__accept(int fd)
+{
+    MTP__UNCANCELLED;
+    int client;
+    if (socket_fault(EMFILE))
+        return -1;
+    RETRY(client, accept4(fd, NULL, NULL, SOCK_CLOEXEC));
+    return client;
+}
+
+int mtp__connect(int fd, const struct sockaddr_un *name, unsigned patience_ms)
+{
+    MTP__UNCANCELLED;
+    const struct timeval patience = {patience_ms / 1000, patience_ms % 1000 * 1000};
+    int rc;
+    if (socket_fault(ECONNREFUSED) ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0)
+        return -1;
+    RETRY(rc, connect(fd, (const struct sockaddr *)name, sizeof *name));
+    return rc;
+}
+
+int mtp__peer(int fd, struct ucred *peer)
+{
+    socklen_t size = sizeof *peer;
+    return socket_fault(EIO) ? -1 : getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &size);
+}
+
+ssize_t mtp__send(int fd, const void *bytes, size_t length)
+{
+    MTP__UNCANCELLED;
+    ssize_t n;
+    if (socket_fault(EPIPE))
+        return -1;
+    RETRY(n, send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT));
+    return n;
+}
+
+ssize_t mtp__recv(int fd, void *to, size_t room, bool peek)
+{
+    MTP__UNCANCELLED;
+    ssize_t n;
+    if (socket_fault(ECONNRESET))
+        return -1;
+    RETRY(n, recv(fd, to, room, MSG_DONTWAIT | (peek ? MSG_PEEK : 0)));
+    return n;
+}
+
+int mtp__make_folder(const char *path, mode_t mode)
+{
+    return socket_fault(EACCES) ? -1 : mkdir(path, mode);
+}
+
+int mtp__look_at(const char *path, struct stat *st)
+{
+    return socket_fault(EACCES) ? -1 : lstat(path, st);
+}
+
+int mtp__start_thread(void *(*run)(void *arg), void *arg)
+{
+    static const int its_own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (fault(MTP__FAULT_THREAD))
+        return EAGAIN;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof its_own / sizeof *its_own; i++)
+        sigdelset(&all, its_own[i]);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attr, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
 }

@@ -1,4 +1,4 @@
-/* base/os.h - the only way to the heap, to mapped memory and to files, so that tests can make any call fail.
+/* base/os.h - the only way to the heap, to mapped memory, to files and to sockets, so that tests can make any call fail.
  *
  * Each call first checks the fault plan: a load and a branch if there is none. None of these is on the hot
  * path.
@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+struct sockaddr_un;
+struct stat;
+struct ucred;
 
 void *mtp__calloc(size_t count, size_t size);                     /* zeroed; NULL: out of memory */
 void mtp__free(void *p);                                          /* NULL is fine */
@@ -72,9 +76,28 @@ int mtp__rename_new_at(int dir, const char *from, const char *to); /* EEXIST: `t
 int mtp__open_temp_at(int dir, char name[40], int flags);
 void mtp__unlink_at(int dir, const char *name);
 
+/* Local stream sockets, and the folders that they are in. None raises SIGPIPE. accept, send and recv do not wait.
+ * Fault: SOCKET. */
+int mtp__socket(void);
+int mtp__bind(int fd, const struct sockaddr_un *name);
+int mtp__listen(int fd, int backlog);
+int mtp__accept(int fd);
+int mtp__connect(int fd, const struct sockaddr_un *name, unsigned patience_ms); /* EAGAIN: it took longer */
+int mtp__peer(int fd, struct ucred *peer);
+ssize_t mtp__send(int fd, const void *bytes, size_t length);
+ssize_t mtp__recv(int fd, void *to, size_t room, bool peek); /* peek: it can be received again */
+int mtp__make_folder(const char *path, mode_t mode);
+int mtp__look_at(const char *path, struct stat *st); /* lstat() */
+
+/* Starts a detached thread of our own, with a small stack and all signals blocked but those that its own code may cause.
+ * 0, or an error number. Fault: THREAD. */
+int mtp__start_thread(void *(*run)(void *arg), void *arg);
+
 /* Tests: what to break. X(symbol) */
 #define MTP__FAULT_LIST(X)                                                                                   \
-    X(ALLOC) X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME)
+    X(ALLOC)                                                                                                 \
+    X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME) X(SOCKET)    \
+        X(THREAD)
 #define X(sym) MTP__FAULT_##sym,
 typedef enum mtp__fault {
     MTP__FAULT_LIST(X) MTP__FAULT_KINDS

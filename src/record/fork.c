@@ -90,6 +90,7 @@ static void follow(mtp_profile *prof)
 static void child_continues(void)
 {
     MTP__TESTPOINT(FORK_CHILD);
+    mtp__profile_ways_forked();
     if (without_locks || had_others)
         mtp__stack_forked();
     if (without_locks) {
@@ -101,7 +102,6 @@ static void child_continues(void)
     mtp__recorder *was = mtp__recorder_forked(inside);
     mtp__registry_forked(inside);
     mtp__writer_release(before);
-    mtp__profile_forget(NULL);
     mtp_profile *prof = mtp__profile_active();
     if (prof == NULL)
         return;
@@ -121,7 +121,8 @@ static void child_continues(void)
 static void after_fork_child(void)
 {
     child_continues();
-    mtp__listen_forked();
+    mtp__own_threads_forked();
+    mtp__listen_forked(!without_locks);
 }
 
 void mtp__recorder_fork_init(void)

@@ -8,10 +8,10 @@
  */
 #include "record/profile.h"
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -23,19 +23,8 @@
 #define BUFFER_DEFAULT ((uint64_t)256 << 20)
 #define BUFFER_MAX ((uint64_t)1 << 40)
 #define CHUNKS_MIN 4u
+#define WHEEL_MS 1000
 #define CONFIG_V1_SIZE (offsetof(mtp_profile_config, spool_bytes) + sizeof(uint64_t))
-
-void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    if (prof->config.on_warning == NULL || prof->leaving)
-        return;
-    va_start(args, fmt);
-    mtp__format_list(text, sizeof text, fmt, args);
-    va_end(args);
-    prof->config.on_warning(prof->config.user, code, text);
-}
 
 /* -------------------------------------------------------------------------------------- configuration */
 
@@ -145,7 +134,7 @@ void mtp_profile_destroy(mtp_profile *prof)
 {
     if (prof == NULL)
         return;
-    mtp__profile_forget(prof);
+    mtp__profile_retire(prof);
     if (prof->recording)
         mtp__recorder_stop(prof->recorder, NULL);
     mtp__hold before = mtp__writer_hold();
@@ -246,72 +235,6 @@ static mtp_status start_trace(mtp_profile *prof)
     return MTP_OK;
 }
 
-/* What would have kept more, by the main cause of the loss. */
-static const char *advice(const mtp_profile *prof, mtp_drop worst)
-{
-    switch (worst) {
-    case MTP_DROP_BUDGET:
-        return prof->config.when_full == MTP_STOP_WHEN_FULL
-                   ? ": a larger buffer_bytes keeps more; when_full can keep the newest instead, or stream "
-                     "to a spool"
-                   : ": a larger buffer_bytes, or a smaller chunk_bytes, leaves more room for each thread";
-    case MTP_DROP_DISK:
-        if (atomic_load(&prof->recorder->pool.file.cut) != 0)
-            return "";
-        return prof->recorder->pool.file.error != 0 ? ": make room on its disk, or put the spool on another"
-                                                    : ": use a larger spool_bytes, or 0 for no limit";
-    case MTP_DROP_NOMEM:
-        return ": a smaller buffer_bytes leaves more for the program";
-    default:
-        return "";
-    }
-}
-
-/* Warnings after a cycle. */
-static void warn_after(mtp_profile *prof, uint32_t stuck)
-{
-    mtp_ledger l = MTP_LEDGER_INIT;
-    mtp__recorder_ledger(prof->recorder, &l);
-    int worst = 0;
-    for (int k = 1; k < MTP_DROP_CAUSES; k++)
-        if (l.dropped_by[k] > l.dropped_by[worst])
-            worst = k;
-    if (l.dropped > 0 && !(worst == MTP_DROP_OVERWRITTEN && prof->config.when_full == MTP_KEEP_NEWEST))
-        mtp__profile_warn(prof, MTP_WARNING_RECORDS_DROPPED, "%llu of %llu records were not kept (%s)%s",
-                          (unsigned long long)l.dropped, (unsigned long long)l.emitted,
-                          mtp_drop_text((mtp_drop)worst), advice(prof, (mtp_drop)worst));
-    if (l.lost_definitions > 0)
-        mtp__profile_warn(prof, MTP_WARNING_DEFINITIONS_LOST,
-                          "%llu names, shapes or stacks could not be kept and are shown as \"?\"%s",
-                          (unsigned long long)l.lost_definitions,
-                          prof->config.when_full == MTP_STREAM
-                              ? ": use fewer distinct ones"
-                              : ": a larger buffer_bytes keeps more; streaming to a spool keeps all");
-    if (prof->recorder->pool.file.error != 0)
-        mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' could not grow: %s; its contents are intact", mtp_profile_spool(prof),
-                          mtp__reason(prof->recorder->pool.file.error));
-    if (atomic_load(&prof->recorder->pool.file.cut) != 0)
-        mtp__profile_warn(prof, MTP_WARNING_SPOOL_FAILED,
-                          "spool '%s' was truncated by another program while recording: it may still hold "
-                          "some of the records, but all are counted as lost",
-                          mtp_profile_spool(prof));
-    if (stuck > 0)
-        mtp__profile_warn(
-            prof, MTP_WARNING_THREAD_STUCK,
-            "%u threads did not leave a recording call within a second; their last records are lost", stuck);
-    if (prof->forks > 0)
-        mtp__profile_warn(
-            prof, MTP_WARNING_FORK_NOT_FOLLOWED,
-            "%llu processes were forked while recording and are not in this trace: set follow_fork",
-            (unsigned long long)prof->forks);
-    if (l.emitted != l.kept + l.dropped)
-        mtp__profile_warn(prof, MTP_WARNING_LEDGER_MISMATCH,
-                          "the ledger does not balance: %llu emitted, %llu kept, %llu dropped",
-                          (unsigned long long)l.emitted, (unsigned long long)l.kept,
-                          (unsigned long long)l.dropped);
-}
-
 static mtp_status stop_trace(mtp_profile *prof)
 {
     uint32_t stuck = 0;
@@ -325,7 +248,7 @@ static mtp_status stop_trace(mtp_profile *prof)
     prof->recording = false;
     if (prof->by_hand)
         mtp__profile_release(prof);
-    warn_after(prof, stuck);
+    mtp__profile_warn_after(prof, stuck);
     return MTP_OK;
 }
 
@@ -473,13 +396,26 @@ static void drive_mend(mtp_profile *prof)
     prof->stopping = false;
 }
 
+/* A tool's profile is paused and resumed by the program's threads, while its owner may stop it: the other one waits. */
+static bool claim_wheel(mtp_profile *prof, uintptr_t *driver, uintptr_t me)
+{
+    const struct timespec moment = {0, 1000000};
+    for (int i = 0; !atomic_compare_exchange_strong(&prof->driver, driver, me); i++) {
+        if (*driver == me || !prof->config.gives_way || i == WHEEL_MS)
+            return false;
+        nanosleep(&moment, NULL);
+        *driver = 0;
+    }
+    return true;
+}
+
 #define drive(prof, active, what, d) drive_from(prof, active, what, d, __builtin_dwarf_cfa())
 static mtp_status drive_from(mtp_profile *prof, bool active, const char *what, driving *d, const void *from)
 {
     uintptr_t driver = 0, me = (uintptr_t)pthread_self();
     if (prof == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s: the profile is NULL", what);
-    if (!atomic_compare_exchange_strong(&prof->driver, &driver, me)) {
+    if (!claim_wheel(prof, &driver, me)) {
         if (driver != me)
             return MTP_FAIL(MTP_E_STATE,
                             "%s: another thread is starting, stepping or stopping this profile: only one "
@@ -678,6 +614,41 @@ mtp_status mtp_profile_stop_trace(mtp_profile *prof)
     if (status == MTP_OK && idle)
         mtp__profile_release(prof);
     return status;
+}
+
+/* The program starts a profile of its own. */
+mtp_status mtp__profile_pause(mtp_profile *prof)
+{
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    mtp_status status = drive(prof, false, "start", &d);
+    if (status != MTP_OK || mtp__profile_active() != prof)
+        return status;
+    bool was_recording = prof->recording;
+    status = stop_trace(prof); /* which releases it */
+    if (status != MTP_OK)
+        return status;
+    if (!was_recording) {
+        mtp__profile_release(prof);
+        return MTP_OK;
+    }
+    mtp__profile_remember(prof);
+    mtp__profile_warn(prof, MTP_WARNING_GAVE_WAY,
+                      "the program started a profile of its own: until it stops, this one pauses");
+    return MTP_OK;
+}
+
+void mtp__profile_unpause(mtp_profile *prof)
+{
+    driving d __attribute__((cleanup(drive_end))) = {NULL};
+    if (drive(prof, false, "start_trace", &d) != MTP_OK || !mtp__profile_forget(prof))
+        return; /* its owner stopped it */
+    if (!mtp__profile_claim(prof)) {
+        mtp__profile_remember(prof);
+        return;
+    }
+    claim mine __attribute__((cleanup(claim_end))) = {prof};
+    if (start_trace(prof) == MTP_OK)
+        mine.prof = NULL;
 }
 
 mtp_status mtp_profile_mark_step(mtp_profile *prof, uint64_t number)

@@ -20,9 +20,11 @@ struct mtp_profile {
     bool recording;   /* the recorder is open */
     bool in_callback; /* on_trace_ready is running */
     bool stopping;    /* inside stop() */
-    atomic_uintptr_t driver; /* the thread inside a call that drives it (pthread_self); 0: none */
-    uintptr_t driver_frame;  /* where that call is on the driver's stack; UINTPTR_MAX: not known yet */
-    bool leaving;            /* an exception of a callback is propagating: no more callbacks */
+    atomic_uintptr_t driver;    /* the thread inside a call that drives it (pthread_self); 0: none */
+    uintptr_t driver_frame;     /* where that call is on the driver's stack; UINTPTR_MAX: not known yet */
+    mtp_profile *paused_before; /* borrowed; active.c's lock, as the next */
+    unsigned held;              /* threads that pause or resume it */
+    bool leaving;               /* an exception of a callback is propagating: no more callbacks */
     bool has_trace_id;
     bool unsaved;               /* a cycle was recorded and on_trace_ready has not been called for it */
     uint64_t step, cycles;      /* cycles: started so far */
@@ -37,8 +39,10 @@ struct mtp_profile {
     char spool_root[PATH_MAX]; /* the spool's expanded path; in a forked child, the parent's */
 };
 
+/* warnings.c */
 void mtp__profile_warn(mtp_profile *prof, mtp_warning code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), cold));
+void mtp__profile_warn_after(mtp_profile *prof, uint32_t stuck); /* after a cycle */
 
 /* metadata.c */
 void mtp__profile_new_trace_id(mtp_profile *prof);
@@ -48,10 +52,18 @@ void mtp__profile_free_presets(mtp_profile *prof);
 /* active.c: the process's only active profile */
 bool mtp__profile_claim(mtp_profile *prof); /* false: there is another */
 bool mtp__profile_take(mtp_profile *prof);  /* the same; one that gives way pauses, and resumes by resume() */
-void mtp__profile_resume(void);             /* the one that paused, unless another is active */
-void mtp__profile_forget(mtp_profile *prof); /* it will not resume; NULL: whichever it is */
+void mtp__profile_resume(void);             /* the last one that paused, unless another is active */
+void mtp__profile_remember(mtp_profile *prof); /* it paused */
+bool mtp__profile_forget(mtp_profile *prof);   /* it will not resume; false: it was not paused */
+void mtp__profile_retire(
+    mtp_profile *prof); /* it is about to be destroyed: nobody pauses or resumes it now */
+void mtp__profile_ways_forked(void);
 void mtp__profile_release(mtp_profile *prof);
 mtp_profile *mtp__profile_active(void); /* borrowed; NULL: none */
+
+/* profile.c, for active.c */
+mtp_status mtp__profile_pause(mtp_profile *prof);
+void mtp__profile_unpause(mtp_profile *prof);
 
 /* watch.c: calls the functions of mtp_watch_add and mtp_flush_add */
 void mtp__watch_begin(mtp_profile *prof);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/itt_abi.h"
+#include "exit_elsewhere.h"
 
 typedef mtp__itt_domain domain;
 typedef mtp__itt_string string;
@@ -320,18 +321,14 @@ static void do_forks(void)
     itt.end(d);
 }
 
-static void *exits(void *unused)
+static void last_calls(void)
 {
     some(5);
-    exit(4);
-    return unused;
 }
 
 static void do_exit_elsewhere(void)
 {
-    pthread_t t;
-    pthread_create(&t, NULL, exits, NULL);
-    pthread_join(t, NULL);
+    exit_elsewhere(last_calls);
 }
 
 static void *lasts(void *unused)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/nvtx_abi.h"
+#include "exit_elsewhere.h"
 
 typedef mtp__nvtx_event event;
 
@@ -270,18 +271,14 @@ static void do_unloads(void)
     some(5);
 }
 
-static void *exits(void *unused)
+static void last_calls(void)
 {
     some(5);
-    exit(4);
-    return unused;
 }
 
 static void do_exit_elsewhere(void)
 {
-    pthread_t t;
-    pthread_create(&t, NULL, exits, NULL);
-    pthread_join(t, NULL);
+    exit_elsewhere(last_calls);
 }
 
 static const struct {

@@ -1,29 +1,11 @@
 /* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do
  * not fit. */
 #define _GNU_SOURCE
-#include "tests/test.h"
+#include "tests/unit/read_back.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
-
-static mtp_profile *prof;
-static seen s;
-
-static void read_back(void)
-{
-    assert_ok(mtp_profile_stop(prof));
-    assert_balanced(prof);
-    s = (seen){0};
-    seen_profile(&s, prof);
-    assert_string_equal(s.problem, "");
-}
-
-static void close_it(void)
-{
-    seen_free(&s);
-    mtp_profile_destroy(prof);
-}
 
 static void op_with(const mtp_input *inputs, uint32_t count)
 {

@@ -1,11 +1,8 @@
 /* Unit: record/events: each recording call, decoded word for word; and what is not recorded. */
-#include "tests/test.h"
+#include "tests/unit/read_back.h"
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
-
-static mtp_profile *prof;
-static seen s;
 
 static void open_with(mtp_profile_config c)
 {
@@ -15,23 +12,6 @@ static void open_with(mtp_profile_config c)
 static void open_plain(void)
 {
     open_with(test_config(NULL));
-}
-
-/* Stops, and reads everything back; the first record is the profile's own STEP. */
-static void read_back(void)
-{
-    assert_ok(mtp_profile_stop(prof));
-    assert_balanced(prof);
-    s = (seen){0};
-    seen_profile(&s, prof);
-    assert_string_equal(s.problem, "");
-    assert_int_equal(seen_nth(&s, -1, 0)->kind, MTP__KIND_STEP);
-}
-
-static void close_it(void)
-{
-    seen_free(&s);
-    mtp_profile_destroy(prof);
 }
 
 static const seen_record *at(size_t i)

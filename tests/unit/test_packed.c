@@ -1,33 +1,15 @@
 /* Unit: ops as a foreign dispatcher reports them: packed inputs (mtp_pack), identities beside them, an mtp_op of 0.1, and
  * backward nodes whose engine scope has no number of its own. */
-#include "tests/test.h"
+#include "tests/unit/read_back.h"
 #include "trace/trace.h"
 
 #define ROOM 256u
-
-static mtp_profile *prof;
-static seen s;
 
 static void start(void)
 {
     mtp_profile_config c = test_config(NULL);
     c.record_shapes = true;
     prof = test_start(&c);
-}
-
-static void read_back(void)
-{
-    assert_ok(mtp_profile_stop(prof));
-    assert_balanced(prof);
-    s = (seen){0};
-    seen_profile(&s, prof);
-    assert_string_equal(s.problem, "");
-}
-
-static void close_it(void)
-{
-    seen_free(&s);
-    mtp_profile_destroy(prof);
 }
 
 static mtp_pack new_pack(void)

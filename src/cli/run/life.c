@@ -157,8 +157,10 @@ static void wait_for(pid_t pid, int signals, const run_options *o, run_place *pl
 /* ----------------------------------------------------------------------------------------------------- starting */
 
 /* In the child: becomes the program, or says why not. */
-static void become(const run_program *program, char **environment, const sigset_t *mask, int pipe_end)
+static void become(const run_program *program, char **environment, const sigset_t *mask,
+                   const struct sigaction *children, int pipe_end)
 {
+    sigaction(SIGCHLD, children, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvpe(program->argv[0], program->argv, environment);
     int error = errno;
@@ -170,6 +172,9 @@ static void become(const run_program *program, char **environment, const sigset_
 int run_life(const run_program *program, char **environment, const run_options *o, run_place *place,
              run_ended *ended)
 {
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    struct sigaction
+        children; /* if we inherited that they are ignored, there would be no status to wait for */
     sigset_t ours, before;
     int ends[2], error = 0;
     sigemptyset(&ours);
@@ -179,11 +184,12 @@ int run_life(const run_program *program, char **environment, const run_options *
     if (pipe2(ends, O_CLOEXEC) != 0)
         return cli_fail(CLI_INPUT, "%s cannot be started: %s", program->argv[0], mtp__reason(errno));
     sigprocmask(SIG_BLOCK, &ours, &before);
+    sigaction(SIGCHLD, &usual, &children);
     int signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0)
-        become(program, environment, &before, ends[1]);
+        become(program, environment, &before, &children, ends[1]);
     if (pid < 0)
         error = errno;
     close(ends[1]);
@@ -195,6 +201,7 @@ int run_life(const run_program *program, char **environment, const run_options *
     else if (pid > 0)
         waitpid(pid, NULL, 0);
     close(signals);
+    sigaction(SIGCHLD, &children, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
         return CLI_OK;

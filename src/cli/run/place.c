@@ -218,13 +218,14 @@ static bool open_notes(run_place *p)
                                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }
 
-static bool make_absolute(const char *output, char path[PATH_MAX])
+/* 0, or an error number. */
+static int make_absolute(const char *output, char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
-    if (output[0] == '/')
-        return snprintf(path, PATH_MAX, "%s", output) < PATH_MAX - (int)sizeof(ASIDE FOLDER);
-    return getcwd(folder, sizeof folder) != NULL &&
-           snprintf(path, PATH_MAX, "%s/%s", folder, output) < PATH_MAX - (int)sizeof(ASIDE FOLDER);
+    char folder[PATH_MAX] = "";
+    if (output[0] != '/' && getcwd(folder, sizeof folder) == NULL)
+        return errno;
+    int n = snprintf(path, PATH_MAX, "%s%s%s", folder, output[0] == '/' ? "" : "/", output);
+    return n < PATH_MAX - (int)sizeof(ASIDE FOLDER) ? 0 : ENAMETOOLONG;
 }
 
 int run_place_take(run_place *p, const char *output)
@@ -234,9 +235,10 @@ int run_place_take(run_place *p, const char *output)
         p->notes_name[0] = 0;
     if (output == NULL)
         return CLI_OK;
-    if (!make_absolute(output, p->out)) {
+    int error = make_absolute(output, p->out);
+    if (error != 0) {
         p->out[0] = 0;
-        return cli_fail(CLI_OUTPUT, "%s: %s", output, mtp__reason(ENAMETOOLONG));
+        return cli_fail(CLI_OUTPUT, "%s: %s", output, mtp__reason(error));
     }
     p->shown = output;
     with(p->out, "", FOLDER, p->folder);

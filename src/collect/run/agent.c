@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,6 @@
 #include <unistd.h>
 #include "collect/run/run.h"
 
-#define TIMER_STACK ((size_t)256 << 10)
 #define LOOK_NS 2000000000u
 
 static struct {
@@ -175,7 +173,7 @@ static void sleep_until(uint64_t ns)
     }
 }
 
-static void *keep_time(void *unused)
+static void keep_time(void)
 {
     const mtp__run_options *o = &run.options;
     if (o->from_ns > now_ns()) {
@@ -190,23 +188,6 @@ static void *keep_time(void *unused)
         end();
         pthread_mutex_unlock(&run.lock);
     }
-    return unused;
-}
-
-static void start_timer(void)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, TIMER_STACK);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, &attr, keep_time, NULL) != 0)
-        mtp__run_note(&run.options, "--delay and --duration have no effect: no thread could be created");
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
 }
 
 /* Begins now, or arranges for it: at the start of a process, and of a forked child that does not record yet. */
@@ -219,8 +200,8 @@ static void begin_or_wait(bool recording)
     if (!recording && now >= o->from_ns &&
         !(o->by_steps && (o->first_step > run.step || run.step >= o->no_step)))
         begin();
-    if (!o->by_steps && (o->from_ns > now || o->until_ns != 0))
-        start_timer();
+    if (!o->by_steps && (o->from_ns > now || o->until_ns != 0) && mtp__own_thread(keep_time) != MTP_OK)
+        mtp__run_note(o, "--delay and --duration have no effect: %s", mtp_last_error());
 }
 
 /* ------------------------------------------------------------------------------------------- start, fork, steps */

@@ -59,7 +59,8 @@ void mtp__run_note(const mtp__run_options *o, const char *fmt, ...)
     char text[1024];
     int error = errno;
     va_list args;
-    int n = snprintf(text, sizeof text, "%s (process %ld): ", program_invocation_short_name, (long)getpid());
+    int n = snprintf(text, sizeof text, "%.200s (process %ld): ", program_invocation_short_name,
+                     (long)getpid()); /* whoever started the program chose its name */
     va_start(args, fmt);
     mtp__format_list(text + n, sizeof text - (size_t)n, fmt, args);
     va_end(args);

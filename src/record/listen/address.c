@@ -1,17 +1,20 @@
 /* record/listen/address.c - where the sockets are, and lines through them: see listen.h. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/os.h"
 #include "record/listen/listen.h"
 
 bool mtp__listen_folder(uid_t uid, int which, struct sockaddr_un *folder)
 {
-    const char *run = getenv("XDG_RUNTIME_DIR");
+    const char *run = secure_getenv("XDG_RUNTIME_DIR");
     char *path = folder->sun_path;
     const int room = (int)sizeof folder->sun_path - 24; /* for the name of a socket */
     int n = -1;
@@ -29,9 +32,10 @@ bool mtp__listen_folder(uid_t uid, int which, struct sockaddr_un *folder)
 bool mtp__listen_is_private(const char *folder, uid_t uid, bool make)
 {
     struct stat st;
-    if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
+    if (make && mtp__make_folder(folder, 0700) != 0 && errno != EEXIST)
         return false;
-    return lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid && (st.st_mode & 0077) == 0;
+    return mtp__look_at(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid &&
+           (st.st_mode & 0077) == 0;
 }
 
 bool mtp__listen_socket(const struct sockaddr_un *folder, pid_t pid, struct sockaddr_un *to)
@@ -42,33 +46,102 @@ bool mtp__listen_socket(const struct sockaddr_un *folder, pid_t pid, struct sock
            (int)(sizeof to->sun_path - n);
 }
 
-bool mtp__listen_say(int fd, const char *line)
+/* ------------------------------------------------------------------------------------------------ descriptors */
+
+mtp__own_fd mtp__own(int fd)
 {
-    size_t length = strlen(line);
-    for (size_t done = 0; done < length;) {
-        ssize_t n = send(fd, line + done, length - done, MSG_NOSIGNAL);
+    struct stat st;
+    int error = errno;
+    mtp__own_fd own = {fd, 0, 0};
+    if (fd >= 0 && fstat(fd, &st) == 0) {
+        own.device = st.st_dev;
+        own.inode = st.st_ino;
+    }
+    errno = error;
+    return own;
+}
+
+bool mtp__own_is(const mtp__own_fd *own)
+{
+    struct stat st;
+    return own->fd >= 0 && fstat(own->fd, &st) == 0 && st.st_dev == own->device && st.st_ino == own->inode;
+}
+
+void mtp__own_close(mtp__own_fd *own)
+{
+    int error = errno;
+    if (mtp__own_is(own))
+        mtp__close(own->fd);
+    *own = MTP__NO_FD;
+    errno = error;
+}
+
+/* ------------------------------------------------------------------------------------------------------ lines */
+
+static uint64_t deadline_in(int ms)
+{
+    return ms < 0 ? UINT64_MAX : mtp_now_ns() + (uint64_t)ms * 1000000;
+}
+
+/* Until it can be written to, or read. false: errno. */
+static bool wait_for(const mtp__own_fd *own, short events, uint64_t deadline)
+{
+    for (;;) {
+        uint64_t now = mtp_now_ns(), left = deadline > now ? (deadline - now) / 1000000 + 1 : 0;
+        struct pollfd ready = {own->fd, events, 0};
+        int n = left == 0                ? 0
+                : deadline == UINT64_MAX ? poll(&ready, 1, -1)
+                                         : poll(&ready, 1, left < INT_MAX ? (int)left : INT_MAX);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        if (n > 0 && mtp__own_is(own))
+            return true;
+        if (n >= 0)
+            errno = n == 0 ? ETIMEDOUT : ECONNRESET;
+        return false;
+    }
+}
+
+bool mtp__listen_say(const mtp__own_fd *to, const char *line, int ms)
+{
+    size_t length = strlen(line);
+    uint64_t deadline = deadline_in(ms);
+    for (size_t done = 0; done < length;) {
+        if (!wait_for(to, POLLOUT, deadline))
             return false;
-        done += (size_t)n;
+        ssize_t n = mtp__send(to->fd, line + done, length - done);
+        if (n < 0 && errno != EAGAIN)
+            return false;
+        done += n > 0 ? (size_t)n : 0;
     }
     return true;
 }
 
-bool mtp__listen_hear(int fd, char *line, size_t room)
+/* Nothing is taken that follows the newline. */
+bool mtp__listen_hear(const mtp__own_fd *from, char *line, size_t room, int ms)
 {
-    for (size_t at = 0; at < room; at++) {
-        ssize_t n;
-        do
-            n = recv(fd, line + at, 1, 0);
-        while (n < 0 && errno == EINTR);
+    uint64_t deadline = deadline_in(ms);
+    for (size_t at = 0; at < room;) {
+        if (!wait_for(from, POLLIN, deadline))
+            return false;
+        ssize_t n = mtp__recv(from->fd, line + at, room - at, true);
+        if (n < 0 && errno == EAGAIN)
+            continue;
+        if (n > 0) {
+            const char *newline = memchr(line + at, '\n', (size_t)n);
+            n = mtp__recv(from->fd, line + at,
+                          newline != NULL ? (size_t)(newline - line) - at + 1 : (size_t)n, false);
+        }
+        if (n == 0)
+            errno = ECONNRESET;
         if (n <= 0)
             return false;
-        if (line[at] == '\n') {
-            line[at] = 0;
+        at += (size_t)n;
+        if (line[at - 1] == '\n') {
+            line[at - 1] = 0;
             return true;
         }
     }
-    return false; /* too long */
+    errno = EMSGSIZE;
+    return false;
 }

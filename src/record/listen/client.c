@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,33 +11,28 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/os.h"
 #include "base/plain.h"
 #include "record/listen/listen.h"
 
 #define TRIES 5 /* a process that closed our descriptor opens another when it is asked */
 #define TRY_NS 100000000
-#define PATIENCE_S 5
+#define PATIENCE_MS 5000
 
-/* -1: errno. The peer is the process that it claims to be. */
-static int connect_to(const struct sockaddr_un *socket_name, pid_t pid)
+/* None: errno; ESTALE: the peer is not the process that it claims to be. */
+static mtp__own_fd connect_to(const struct sockaddr_un *name, pid_t pid)
 {
     struct ucred peer;
-    socklen_t size = sizeof peer;
-    const struct timeval patience = {PATIENCE_S, 0};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (connect(fd, (const struct sockaddr *)socket_name, sizeof *socket_name) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
-        if (pid == 0 || peer.pid == pid)
-            return fd;
+    mtp__own_fd own = mtp__own(mtp__socket());
+    if (own.fd < 0)
+        return own;
+    if (mtp__connect(own.fd, name, PATIENCE_MS) == 0 && mtp__peer(own.fd, &peer) == 0) {
+        if (peer.pid == pid)
+            return own;
         errno = ESTALE;
     }
-    int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    mtp__own_close(&own);
+    return own;
 }
 
 /* -------------------------------------------------------------------------------------------------- listing */
@@ -53,19 +48,20 @@ static void add(listing *l, const struct sockaddr_un *folder, uid_t uid, pid_t p
     char line[256];
     if (!mtp__listen_socket(folder, pid, &name))
         return;
-    int fd = connect_to(&name, pid);
-    if (fd < 0) {
-        if (errno == ECONNREFUSED && uid == geteuid())
-            unlink(name.sun_path); /* its process was killed */
+    mtp__own_fd to = connect_to(&name, pid);
+    if (to.fd < 0) {
+        if (errno == ECONNREFUSED && uid == geteuid() && kill(pid, 0) != 0 && errno == ESRCH)
+            unlink(name.sun_path); /* its process was killed; one that lives may be about to listen */
         return;
     }
-    if (mtp__listen_say(fd, MTP__LISTEN_HELLO "state\n") && mtp__listen_hear(fd, line, sizeof line)) {
+    if (mtp__listen_say(&to, MTP__LISTEN_HELLO "state\n", PATIENCE_MS) &&
+        mtp__listen_hear(&to, line, sizeof line, PATIENCE_MS)) {
         if (l->count < l->room)
             l->out[l->count] = (mtp_listener){sizeof(mtp_listener), (uint64_t)pid, (uint32_t)uid,
                                               strcmp(line, "ok recording") == 0};
         l->count++;
     }
-    close(fd);
+    mtp__own_close(&to);
 }
 
 static void list_folder(listing *l, const struct sockaddr_un *folder, uid_t uid)
@@ -127,16 +123,27 @@ mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count)
 
 /* ------------------------------------------------------------------------------------------------- trigger */
 
-static mtp_status find(pid_t pid, uid_t uid, int *fd)
+static mtp_status no_answer(pid_t pid)
+{
+    return MTP_FAIL(MTP_E_STATE, "process %ld did not answer within %d seconds: it may be stopped", (long)pid,
+                    PATIENCE_MS / 1000);
+}
+
+/* In the folders of this user. MTP_E_STATE: it is not there. */
+static mtp_status find_in(pid_t pid, uid_t uid, mtp__own_fd *to)
 {
     struct sockaddr_un folder, name;
     for (int i = 0; i < MTP__LISTEN_FOLDERS; i++) {
         if (!mtp__listen_folder(uid, i, &folder) || !mtp__listen_is_private(folder.sun_path, uid, false) ||
             !mtp__listen_socket(&folder, pid, &name))
             continue;
-        *fd = connect_to(&name, pid);
-        if (*fd >= 0)
+        *to = connect_to(&name, pid);
+        if (to->fd >= 0)
             return MTP_OK;
+        if (errno == EAGAIN) /* its queue is full */
+            return no_answer(pid);
+        if (errno != ENOENT && errno != ECONNREFUSED && errno != ESTALE)
+            return MTP_FAIL(MTP_E_IO, "process %ld cannot be asked: %s", (long)pid, mtp__reason(errno));
     }
     return MTP_FAIL(
         MTP_E_STATE,
@@ -145,35 +152,64 @@ static mtp_status find(pid_t pid, uid_t uid, int *fd)
         (long)pid);
 }
 
-/* The answer to one request. MTP_E_BUSY: try again. */
-static mtp_status answer(int fd, char *line, size_t room, pid_t pid)
+/* A process that gave up root's rights after it began to listen is in root's folder. */
+static mtp_status find(pid_t pid, uid_t uid, mtp__own_fd *to)
 {
-    if (!mtp__listen_hear(fd, line, room))
-        return MTP_FAIL(MTP_E_BUSY, "process %ld did not answer", (long)pid);
+    mtp_status status = find_in(pid, uid, to);
+    if (status == MTP_E_STATE && geteuid() != uid)
+        status = find_in(pid, geteuid(), to);
+    return status;
+}
+
+/* The answer to one request. MTP_E_BUSY: try again. */
+static mtp_status answer(const mtp__own_fd *from, char *line, size_t room, pid_t pid, int ms)
+{
+    if (!mtp__listen_hear(from, line, room, ms))
+        return errno == ETIMEDOUT
+                   ? no_answer(pid)
+                   : MTP_FAIL(MTP_E_BUSY, "process %ld did not answer: %s", (long)pid, mtp__reason(errno));
     if (strncmp(line, "error ", 6) == 0)
         return MTP_FAIL(MTP_E_STATE, "process %ld cannot be recorded: %s", (long)pid, line + 6);
     return MTP_OK;
 }
 
-static mtp_status wait_for_end(int fd, const mtp_trigger *t, pid_t pid)
+static mtp_status wait_for_end(const mtp__own_fd *from, const mtp_trigger *t, pid_t pid)
 {
     char line[MTP__LISTEN_LINE];
-    const struct timeval forever = {0, 0};
     if (t->started != NULL)
         t->started(t->user);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
-    mtp_status status = answer(fd, line, sizeof line, pid);
+    mtp_status status = answer(from, line, sizeof line, pid, -1);
     if (status == MTP_E_BUSY)
-        return MTP_FAIL(MTP_E_STATE, "process %ld ended while it was recorded; %s has what it did until then",
-                        (long)pid, t->spool);
+        return MTP_FAIL(
+            MTP_E_STATE,
+            "process %ld ended, or closed our connection, while it was recorded; %s has what it did until "
+            "then",
+            (long)pid, t->spool);
+    return status;
+}
+
+/* MTP_E_BUSY: try again. */
+static mtp_status ask(pid_t pid, uid_t uid, const char *request, const mtp_trigger *t)
+{
+    char line[MTP__LISTEN_LINE];
+    mtp__own_fd to = MTP__NO_FD;
+    mtp_status status = find(pid, uid, &to);
+    if (status != MTP_OK)
+        return status;
+    if (!mtp__listen_say(&to, request, PATIENCE_MS))
+        status = MTP_FAIL(MTP_E_BUSY, "process %ld did not answer: %s", (long)pid, mtp__reason(errno));
+    if (status == MTP_OK)
+        status = answer(&to, line, sizeof line, pid, PATIENCE_MS);
+    if (status == MTP_OK)
+        status = wait_for_end(&to, t, pid);
+    mtp__own_close(&to);
     return status;
 }
 
 mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
 {
-    char path[64], line[MTP__LISTEN_LINE], request[MTP__LISTEN_LINE];
+    char path[64], request[MTP__LISTEN_LINE];
     struct stat st;
-    int fd = -1;
     if (t == NULL || t->size < sizeof *t || t->spool == NULL || t->ns == 0)
         return MTP_FAIL(MTP_E_ARG, "trigger: start from MTP_TRIGGER_INIT, and set spool");
     if (t->spool[0] != '/' || strchr(t->spool, '\n') != NULL || strlen(t->spool) > PATH_MAX)
@@ -190,18 +226,9 @@ mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
              t->memory ? " memory" : "", t->stacks ? " stacks" : "", t->spool);
     mtp_status status = MTP_E_BUSY;
     for (int i = 0; i < TRIES && status == MTP_E_BUSY; i++) {
-        status = find((pid_t)pid, st.st_uid, &fd);
-        if (status != MTP_OK)
-            return status;
-        status = mtp__listen_say(fd, request)
-                     ? answer(fd, line, sizeof line, (pid_t)pid)
-                     : MTP_FAIL(MTP_E_BUSY, "process %llu did not answer", (unsigned long long)pid);
-        if (status == MTP_OK)
-            status = wait_for_end(fd, t, (pid_t)pid);
-        close(fd);
-        const struct timespec moment = {0, TRY_NS};
-        if (status == MTP_E_BUSY && i + 1 < TRIES)
-            nanosleep(&moment, NULL);
+        const struct timespec moment = {0, i == 0 ? 0 : TRY_NS};
+        nanosleep(&moment, NULL);
+        status = ask((pid_t)pid, st.st_uid, request, t);
     }
     return status;
 }

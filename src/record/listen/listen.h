@@ -26,9 +26,22 @@ bool mtp__listen_folder(uid_t uid, int which, struct sockaddr_un *folder);
 bool mtp__listen_is_private(const char *folder, uid_t uid, bool make);
 bool mtp__listen_socket(const struct sockaddr_un *folder, pid_t pid, struct sockaddr_un *socket);
 
-/* Writes a whole line; reads up to the next newline, which is removed. false: the peer is gone. */
-bool mtp__listen_say(int fd, const char *line);
-bool mtp__listen_hear(int fd, char *line, size_t room);
+/* A descriptor of ours in a program that may close any: its number may be another file's by now. */
+typedef struct mtp__own_fd {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+} mtp__own_fd;
+#define MTP__NO_FD ((mtp__own_fd){-1, 0, 0})
+mtp__own_fd mtp__own(int fd); /* takes it; errno is kept */
+bool mtp__own_is(const mtp__own_fd *own);
+void mtp__own_close(mtp__own_fd *own);
 
-void mtp__listen_forked(void); /* in a child: it listens if its parent did */
+/* Writes a whole line; reads up to the next newline, which is removed. Within so many ms for all of it; -1: for ever.
+ * false: errno: ETIMEDOUT, ECONNRESET (the peer is gone, or the descriptor is not ours any more), EMSGSIZE, ... */
+bool mtp__listen_say(const mtp__own_fd *to, const char *line, int ms);
+bool mtp__listen_hear(const mtp__own_fd *from, char *line, size_t room, int ms);
+
+void mtp__own_threads_forked(void); /* in a child, which has none */
+void mtp__listen_forked(bool may_listen); /* in a child: it listens if its parent did */
 #endif

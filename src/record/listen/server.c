@@ -1,13 +1,11 @@
 /* record/listen/server.c - a process that listens: see listen.h.
  *
- * One thread, with all signals blocked, sleeps until somebody asks. The program owns its descriptors, and may close any:
- * ours is checked before each use, and made anew if it is gone.
+ * One thread, with all signals blocked, sleeps until somebody asks; the state is its own, but for forks. The program owns
+ * its descriptors, and may close any: ours are checked before each use, and the socket is made anew if it is gone.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,75 +15,131 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/os.h"
 #include "base/plain.h"
 #include "record/listen/listen.h"
 #include "record/profile.h"
 #include "record/registry.h"
 
-#define STACK_BYTES ((size_t)256 << 10)
-#define IDLE_MS 2000 /* between looks at whether the program has ended: mtp__is_last_thread */
-#define PATIENCE_S 2 /* for a client that does not finish its line */
+#define IDLE_MS 2000 /* between looks at whether the program has ended, and whether we can still be found */
+#define PATIENCE_MS 500 /* for a client's line, which is sent at once */
+#define NAP_MS 100      /* without descriptors */
+#define QUEUE 8
 
 static struct {
     atomic_bool on;
     pid_t pid;
     struct sockaddr_un name;
-    int fd;
-    struct stat identity; /* of fd */
+    struct stat root, file; /* when it was bound: of "/", of the name */
+    mtp__own_fd door;       /* the socket */
+    mtp__own_fd guest;      /* who is being heard */
     /* the recording that a client asked for */
     mtp_profile *profile; /* owned, or NULL */
-    int client;           /* -1: none */
+    mtp__own_fd client;
     uint64_t until_ns;
-} server = {.fd = -1, .client = -1};
+} server = {.door = {.fd = -1}, .guest = {.fd = -1}, .client = {.fd = -1}};
+
+static void nap(void)
+{
+    const struct timespec t = {0, NAP_MS * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Descriptors are opened and closed under the lock that a fork takes: the child knows, and closes, all of ours. */
+static mtp__hold lock_forks(void)
+{
+    mtp__hold before = mtp__writer_hold();
+    mtp__registry_lock();
+    return before;
+}
+
+static void unlock_forks(mtp__hold before)
+{
+    mtp__registry_unlock();
+    mtp__writer_release(before);
+}
+
+static void hang_up(mtp__own_fd *client)
+{
+    mtp__hold before = lock_forks();
+    mtp__own_close(client);
+    unlock_forks(before);
+}
 
 /* ------------------------------------------------------------------------------------------------ the socket */
 
-static bool is_ours(int fd)
+static bool find_name(void)
 {
-    struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == server.identity.st_dev &&
-           st.st_ino == server.identity.st_ino;
+    struct sockaddr_un folder;
+    const uid_t me = geteuid();
+    for (int i = 0; i < MTP__LISTEN_FOLDERS; i++) /* the user's own runtime folder, else /tmp */
+        if (i != 1 && mtp__listen_folder(me, i, &folder) &&
+            mtp__listen_is_private(folder.sun_path, me, true) &&
+            mtp__listen_socket(&folder, getpid(), &server.name))
+            return true;
+    return false;
+}
+
+static bool open_door(void)
+{
+    mtp__hold before = lock_forks();
+    server.door = mtp__own(mtp__socket());
+    unlink(server.name.sun_path); /* left by an earlier process of this number */
+    bool bound = server.door.fd >= 0 && mtp__bind(server.door.fd, &server.name) == 0;
+    bool open = bound && mtp__listen(server.door.fd, QUEUE) == 0 && stat("/", &server.root) == 0 &&
+                mtp__look_at(server.name.sun_path, &server.file) == 0;
+    int error = errno;
+    if (!open)
+        mtp__own_close(&server.door);
+    if (bound && !open)
+        unlink(server.name.sun_path);
+    errno = error;
+    unlock_forks(before);
+    return open;
 }
 
 static mtp_status open_socket(void)
 {
-    struct sockaddr_un folder;
-    bool found = false;
-    const uid_t me = geteuid();
-    /* the user's own runtime folder, else /tmp */
-    for (int i = 0; i < MTP__LISTEN_FOLDERS && !found; i++)
-        found = i != 1 && mtp__listen_folder(me, i, &folder) &&
-                mtp__listen_is_private(folder.sun_path, me, true) &&
-                mtp__listen_socket(&folder, getpid(), &server.name);
-    if (!found)
+    if (!find_name())
         return MTP_FAIL(
             MTP_E_IO, "listen: neither $XDG_RUNTIME_DIR nor /tmp has a folder that only this user can enter");
-    server.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    unlink(server.name.sun_path); /* left by an earlier process of this number */
-    if (server.fd < 0 || bind(server.fd, (const struct sockaddr *)&server.name, sizeof server.name) != 0 ||
-        listen(server.fd, 8) != 0 || fstat(server.fd, &server.identity) != 0) {
-        mtp_status status = MTP_FAIL(MTP_E_IO, "listen: %s: %s", server.name.sun_path, mtp__reason(errno));
-        if (server.fd >= 0)
-            close(server.fd);
-        server.fd = -1;
-        return status;
-    }
+    if (!open_door())
+        return MTP_FAIL(MTP_E_IO, "listen: %s: %s", server.name.sun_path, mtp__reason(errno));
     return MTP_OK;
 }
 
-static void remove_socket(void)
+/* Somebody deleted the file. A process that has changed its root cannot see it: others can. */
+static bool is_deleted(void)
+{
+    struct stat root, file;
+    return stat("/", &root) == 0 && is_same(&root, &server.root) &&
+           mtp__look_at(server.name.sun_path, &file) != 0 && errno == ENOENT;
+}
+
+static void close_socket(void)
+{
+    struct stat file;
+    hang_up(&server.door);
+    if (mtp__look_at(server.name.sun_path, &file) == 0 && is_same(&file, &server.file))
+        unlink(server.name.sun_path); /* and not that of a process with this number in another namespace */
+}
+
+static void at_exit(void)
 {
     if (atomic_load(&server.on) && server.pid == getpid())
-        unlink(server.name.sun_path);
+        close_socket();
 }
 
 /* The same user, or root. */
-static bool is_allowed(int client)
+static bool is_allowed(const mtp__own_fd *client)
 {
     struct ucred peer;
-    socklen_t size = sizeof peer;
-    return getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == geteuid() || peer.uid == 0);
+    return mtp__peer(client->fd, &peer) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
 /* ---------------------------------------------------------------------------------------------- a recording */
@@ -151,135 +205,110 @@ static void end(void)
     mtp_status status = mtp_profile_stop_trace(server.profile);
     snprintf(answer, sizeof answer, "%s%s\n", status == MTP_OK ? "done" : "error ",
              status == MTP_OK ? "" : mtp_last_error());
-    mtp__listen_say(server.client, answer);
-    close(server.client);
+    mtp__listen_say(&server.client, answer, PATIENCE_MS);
+    hang_up(&server.client);
     mtp_profile_destroy(server.profile);
     server.profile = NULL;
-    server.client = -1;
 }
 
-static void say_error(int client, const char *text)
+static void say_error(const char *text)
 {
     char answer[MTP__LISTEN_LINE];
     snprintf(answer, sizeof answer, "error %s\n", text);
-    mtp__listen_say(client, answer);
+    mtp__listen_say(&server.guest, answer, PATIENCE_MS);
 }
 
-/* true: the client stays, for its recording. */
-static bool record(int client, char *words)
+static bool is_gone(const mtp__own_fd *client)
+{
+    struct pollfd state = {client->fd, 0, 0};
+    return !mtp__own_is(client) || poll(&state, 1, 0) != 0;
+}
+
+/* If it succeeds, the client stays. */
+static void record(char *words)
 {
     char *path = strstr(words, "path=");
-    uint64_t ns = number_of(words, "ns=");
+    uint64_t ns = number_of(words, "ns="), now = mtp_now_ns();
     if (path == NULL || ns == 0) {
-        say_error(client, "the request is incomplete");
-        return false;
+        say_error("the request is incomplete");
+        return;
     }
     path[-1] = 0;
     if (server.profile != NULL) {
-        say_error(client, "it is being recorded on somebody's request already");
-        return false;
+        say_error("it is being recorded on somebody's request already");
+        return;
     }
+    if (is_gone(&server.guest))
+        return;
     if (begin(words, path + 5) != MTP_OK) {
-        say_error(client, mtp_last_error());
-        return false;
+        say_error(mtp_last_error());
+        return;
     }
-    server.client = client;
-    server.until_ns = mtp_now_ns() + ns;
-    mtp__listen_say(client, "ok\n");
-    return true;
+    server.client = server.guest;
+    server.guest = MTP__NO_FD;
+    server.until_ns = ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+    mtp__listen_say(&server.client, "ok\n", PATIENCE_MS);
 }
 
-static void serve(void)
+static void serve(int patience_ms)
 {
-    char line[MTP__LISTEN_LINE];
-    const struct timeval patience = {PATIENCE_S, 0};
-    const size_t hello = sizeof MTP__LISTEN_HELLO - 1;
-    int client = accept4(server.fd, NULL, NULL, SOCK_CLOEXEC);
-    if (client < 0)
+    char line[MTP__LISTEN_LINE], *words = line + sizeof MTP__LISTEN_HELLO - 1;
+    mtp__hold before = lock_forks();
+    server.guest = mtp__own(mtp__accept(server.door.fd));
+    unlock_forks(before);
+    if (server.guest.fd < 0) {
+        nap(); /* the program has no descriptors left: its caller waits */
         return;
-    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    bool stays = false;
-    if (is_allowed(client) && mtp__listen_hear(client, line, sizeof line) &&
-        strncmp(line, MTP__LISTEN_HELLO, hello) == 0) {
-        char *words = line + hello;
-        if (strncmp(words, "state", 5) == 0)
-            mtp__listen_say(client, mtp_recording() != 0 ? "ok recording\n" : "ok idle\n");
-        else if (strncmp(words, "record ", 7) == 0)
-            stays = record(client, words + 7);
-        else
-            say_error(client, "this version does not know the request");
     }
-    if (!stays)
-        close(client);
+    if (is_allowed(&server.guest) && mtp__listen_hear(&server.guest, line, sizeof line, patience_ms) &&
+        strncmp(line, MTP__LISTEN_HELLO, sizeof MTP__LISTEN_HELLO - 1) == 0) {
+        if (strncmp(words, "state", 5) == 0)
+            mtp__listen_say(&server.guest, mtp_recording() != 0 ? "ok recording\n" : "ok idle\n",
+                            PATIENCE_MS);
+        else if (strncmp(words, "record ", 7) == 0)
+            record(words + 7);
+        else
+            say_error("this version does not know the request");
+    }
+    hang_up(&server.guest);
 }
 
 /* ----------------------------------------------------------------------------------------------- the thread */
 
-/* The main thread has left by pthread_exit(), and this is the only one besides: the program has ended. */
-bool mtp__is_last_thread(void)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = 0;
-    const char *at = strrchr(text, ')'); /* the name may contain anything */
-    bool is_over = at != NULL && strncmp(at, ") Z ", 4) == 0;
-    for (int field = 2; is_over && field < 20 && at != NULL;
-         field++) /* proc(5): 20 is the number of threads */
-        at = strchr(at + 1, ' ');
-    return is_over && at != NULL && strncmp(at, " 2 ", 3) == 0;
-}
-
-static int patience_ms(void)
+/* Until the recording is over, and at most so many ms. */
+static int patience_ms(int most)
 {
     if (server.profile == NULL)
-        return IDLE_MS;
+        return most;
     uint64_t now = mtp_now_ns();
     uint64_t left = server.until_ns > now ? (server.until_ns - now + 999999) / 1000000 : 0;
-    return left < IDLE_MS ? (int)left : IDLE_MS;
+    return left < (uint64_t)most ? (int)left : most;
 }
 
-static void *listen_on(void *unused)
+static void listen_on(void)
 {
-    while (is_ours(server.fd) || open_socket() == MTP_OK) {
-        struct pollfd ready[] = {{server.fd, POLLIN, 0}, {server.client, 0, 0}}; /* a client that hangs up */
-        int n = poll(ready, 2, patience_ms());
+    for (;;) {
+        if (mtp__own_is(&server.door) && is_deleted())
+            close_socket();
+        if (!mtp__own_is(&server.door))
+            (void)open_socket(); /* if it fails: again after the next wait */
+        struct pollfd ready[] = {{server.door.fd, POLLIN, 0},
+                                 {server.client.fd, 0, 0}}; /* a client that hangs up */
+        int n = poll(ready, 2, patience_ms(IDLE_MS));
         if (n == 0 && mtp__is_last_thread())
             exit(0);
-        if (server.profile != NULL && (mtp_now_ns() >= server.until_ns || ready[1].revents != 0))
+        if (server.profile != NULL && (mtp_now_ns() >= server.until_ns || is_gone(&server.client)))
             end();
-        if (ready[0].revents != 0 && is_ours(server.fd))
-            serve();
+        if (n > 0 && ready[0].revents != 0 && mtp__own_is(&server.door))
+            serve(patience_ms(PATIENCE_MS));
     }
-    atomic_store(&server.on, false);
-    return unused;
-}
-
-static mtp_status start_thread(void)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attr, listen_on, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error == 0 ? MTP_OK
-                      : MTP_FAIL(MTP_E_NOMEM, "listen: no thread could be created: %s", mtp__reason(error));
 }
 
 mtp_status mtp_listen(void)
 {
     static atomic_bool registered;
     bool off = false;
+    int before = errno;
     if (!atomic_compare_exchange_strong(&server.on, &off, true))
         return MTP_OK;
     server.pid = getpid();
@@ -287,31 +316,33 @@ mtp_status mtp_listen(void)
     if (status == MTP_OK)
         status = open_socket();
     if (status == MTP_OK && !atomic_exchange(&registered, true))
-        atexit(remove_socket);
-    if (status == MTP_OK)
-        status = start_thread();
+        atexit(at_exit);
+    if (status == MTP_OK && (status = mtp__own_thread(listen_on)) != MTP_OK) {
+        MTP_NOTE("listen");
+        close_socket();
+    }
     if (status != MTP_OK)
         atomic_store(&server.on, false);
+    errno = before;
     return status;
 }
 
-void mtp__listen_forked(void)
+void mtp__listen_forked(bool may_listen)
 {
     if (!atomic_load(&server.on))
         return;
-    if (is_ours(server.fd))
-        close(server.fd);
-    if (server.client >= 0)
-        close(server.client);
-    server.fd = server.client = -1;
+    mtp__own_close(&server.door);
+    mtp__own_close(&server.guest);
+    mtp__own_close(&server.client);
     server.profile = NULL; /* the parent's: it is not recording here */
     atomic_store(&server.on, false);
-    mtp_listen();
+    if (may_listen)
+        mtp_listen();
 }
 
 static __attribute__((constructor)) void listen_at_load(void)
 {
-    const char *wanted = getenv("MTPROF_LISTEN");
+    const char *wanted = secure_getenv("MTPROF_LISTEN");
     if (wanted != NULL && strcmp(wanted, "1") == 0)
         mtp_listen();
 }
