@@ -257,3 +257,22 @@ def test_the_meta_device_is_no_accelerator():
     mm = next(event for event in prof.profiler.kineto_results.experimental_event_tree() if event.name == "aten::mm")
     assert [tensor.device.type for tensor in mm.typed[1].inputs] == ["cpu", "cpu"]
     assert {event["device_type"] for event in prof.events()} == {"CPU"}
+
+
+def test_results_compare_with_the_enums_of_pytorch():
+    """A script that changed one import line still has its others."""
+    from torch._C._profiler import RecordScope, _EventType
+    from torch.autograd import DeviceType
+    with profiler.profile() as prof:
+        torch.ones(2).exp()
+    assert all(event.device_type == DeviceType.CPU and event.device_type != DeviceType.CUDA for event in prof.events())
+    assert all(event.device_type() == DeviceType.CPU for event in prof.profiler.kineto_results.events())
+    exp = prof.profiler.kineto_results.experimental_event_tree()[-1]
+    assert exp.tag == _EventType.TorchOp and exp.typed[0] != _EventType.PyCall and str(exp.tag) == str(_EventType.TorchOp)
+    assert exp.typed[1].scope == RecordScope.FUNCTION and exp.typed[1].scope != RecordScope.USER_SCOPE
+    assert {exp.tag: 1}[_EventType.TorchOp] == {exp.typed[1].scope: 1}[RecordScope.FUNCTION] == 1
+    assert torch.profiler.ProfilerActivity.CPU in profiler.supported_activities()
+    assert torch.profiler.ProfilerActivity.CUDA not in profiler.supported_activities()
+    assert prof.current_action == torch.profiler.ProfilerAction.RECORD
+    assert profiler.schedule(wait=0, warmup=0, active=1)(0) == torch.profiler.ProfilerAction.RECORD_AND_SAVE
+    assert exp.tag == 0 and exp.tag != "TorchOp" and not exp.tag == None  # noqa: E711
