@@ -12,12 +12,12 @@ extern "C" {
 /* ----------------------------------------------------------------------------------- hot: packed inputs */
 
 /* Inputs packed by the caller, instead of an array of mtp_input: saves half of what shapes cost, for dispatchers
- * whose arguments have a form of their own. Start with count = 0 and pack the arguments in order; what does not
- * fit is shown as "...". Then:
+ * whose arguments have a form of their own. Start with count = 0 (the words need no initial value) and pack the arguments in
+ * order; what does not fit is shown as "...". Then:
  *
  *     op.inputs = MTP_PACKED(&pack); op.input_count = pack.count; op.flags = MTP_OP_PACKED;
  */
-#define MTP_PACK_ROOM 256u
+#define MTP_PACK_ROOM 2048u /* for lists of some hundred tensors */
 typedef struct mtp_pack {
     uint32_t count; /* words in use */
     bool cut;       /* something did not fit */

@@ -45,6 +45,18 @@ def test_the_same_shapes_and_arguments(name):
     assert differences(without_texts(theirs), without_texts(mine)) == []
 
 
+def test_the_same_shapes_of_long_lists():
+    """Optimizers of whole models: an op has several lists of hundreds of tensors, and arguments after them."""
+    def run(profiler):
+        weights, moments = ([torch.ones(2, 1, 3, k % 5) for k in range(100)] for _ in range(2))
+        with silence(), profiler.profile(record_shapes=True) as prof:
+            torch._foreach_lerp_(weights, moments, 0.5)
+            torch.cat([torch.ones(2, 1)] * 300, 1)
+        return [(event.name, event.structured_input_shapes, event.concrete_inputs) for event in prof.events()]
+
+    assert run(ours) == run(torch.profiler)
+
+
 def rows_of(prof, **grouping):
     return [(row.key, row.count, str(row.input_shapes) if grouping else "") for row in prof.key_averages(**grouping)]
 
