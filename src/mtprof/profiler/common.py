@@ -21,11 +21,15 @@ class Alike:
 
     def __eq__(self, other: Any) -> Any:
         ours = self.__class__
-        if other.__class__ is not ours and _is_member(other, ours):
+        if other.__class__ is ours:
+            return self is other
+        if _is_member(other, ours):
             return ours.__members__.get(other.name) is self
         return super().__eq__(other)
 
     def __ne__(self, other: Any) -> Any:
+        if other.__class__ is self.__class__:
+            return self is not other
         equal = self.__eq__(other)
         return equal if equal is NotImplemented else not equal
 
