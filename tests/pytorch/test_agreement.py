@@ -1,5 +1,7 @@
 """mtprof.pytorch and torch.profiler record the same programs, and say the same."""
+import gzip
 import json
+import warnings
 from collections import Counter
 
 import pytest
@@ -154,3 +156,32 @@ def test_the_same_events_in_kinetos_form(name):
     missing = theirs - mine  # an op that does nothing but call another of its name is one event
     assert missing.total() < theirs.total() / 20
     assert set(dir(torch._C._autograd._KinetoEvent)) - {"_pybind11_conduit_v1_"} <= set(dir(results._KinetoEvent))
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "optimizers"])
+def test_the_same_memory_timeline(name, tmp_path):
+    """The files: bytes by action and category, the most bytes of each category, and a page."""
+    unknown = 7  # as above, what earlier tests left is among these
+
+    def files(profiler):
+        prof = record(profiler, name, record_shapes=True, profile_memory=True, with_stack=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated in PyTorch
+            for file in ("t.raw.json.gz", "t.json.gz", "t.json"):
+                prof.export_memory_timeline(str(tmp_path / file), device="cpu")
+        totals = Counter()
+        for _, action, size, category in json.loads(gzip.decompress((tmp_path / "t.raw.json.gz").read_bytes())):
+            if category != unknown:
+                totals[action, category] += abs(size)
+        times, sizes = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
+        assert json.loads((tmp_path / "t.json").read_text()) == [times, sizes]
+        return totals, [max(column) for column in zip(*sizes)][:1 + unknown]
+
+    theirs, mine = files(torch.profiler), files(ours)
+    assert mine == theirs and len(mine[0]) > 5
+
+
+def test_the_page_of_a_memory_timeline_shows_the_parameters(tmp_path):
+    prof = record(ours, "mlp_training", record_shapes=True, profile_memory=True, with_stack=True)
+    prof.export_memory_timeline(str(tmp_path / "t.html"))
+    assert "<title>PARAMETER</title>" in (tmp_path / "t.html").read_text()
