@@ -30,7 +30,7 @@ typedef struct mtp_pack {
 } mtp_pack;
 #define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack))
 
-/* room: at least 1, at most 2047 */
+/* room: at least 1, at most 2048 */
 MTP__INLINE void mtp_pack_init(mtp_pack *pack, uint64_t *words, uint32_t room)
 {
     __builtin_memset(pack, 0, sizeof *pack);

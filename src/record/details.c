@@ -351,8 +351,8 @@ uint32_t mtp__shape_id(mtp__recorder *r, mtp__thread *t, const mtp_input *inputs
 
 static __attribute__((noinline)) uint32_t look_up_packed(mtp__recorder *r, mtp__thread *t, mtp_pack *pack)
 {
-    if (pack->count == 0)
-        return 0;
+    if (pack->count == 0 || pack->count > MTP__SHAPE_WORDS_MAX)
+        return pack->count == 0 ? 0 : lost(r);
     uint32_t id = shape_id(r, t, NULL, pack->word, pack->count);
     pack->known = id;
     pack->known_for = id != 0 ? t->cache->valid_for : 0;

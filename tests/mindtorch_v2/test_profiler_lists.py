@@ -397,6 +397,19 @@ def test_table_limits_rows(rows):
     assert rows.table(row_limit=-1) == rows.table(row_limit=len(rows))
 
 
+def test_rows_sorted_by_their_names(x):
+    with profile(activities=CPU, profile_memory=True) as prof:
+        (x + x).exp()
+        x * x
+    rows = prof.key_averages()
+    plain, by_name = rows.table().splitlines(), rows.table(sort_by="key").splitlines()
+    assert sorted(plain) == sorted(by_name)  # the same lines in another order
+    names = [line.split()[0] for line in by_name[3:3 + len(rows)]]
+    assert names == sorted((row.key for row in rows), reverse=True)
+    for name in ("input_shapes", "overload_name", "stack"):
+        assert sorted(rows.table(sort_by=name).splitlines()) == sorted(plain)
+
+
 def test_an_unknown_sort_key_is_an_attribute_error(rows):
     for made in (rows, changed(rows)):
         with pytest.raises(AttributeError):

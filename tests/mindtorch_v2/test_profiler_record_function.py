@@ -115,3 +115,29 @@ def test_the_profilers_own_calls_are_not_events(x):
         work(x)
     functions = [e.name for e in prof.events() if "(" in e.name]
     assert functions and not [name for name in functions if "/profiler/" in name or "/autograd/" in name or "enum.py" in name]
+
+
+def test_a_subclass_with_arguments_of_its_own(x):
+    class layer(record_function):
+        def __init__(self, number, *, kind):
+            super().__init__(f"layer {number}", args=kind)
+            self.number = number
+
+        def __enter__(self):
+            super().__enter__()
+            return self.number
+
+    class plain(record_function):
+        pass
+
+    with profile(activities=CPU) as prof:
+        with layer(3, kind="linear") as number, plain("plain", "text"):
+            work(x)
+    assert number == 3
+    assert [e.name for e in prof.events() if not e.name.startswith("aten::")] == ["layer 3", "plain"]
+    with pytest.raises(TypeError, match="name must be str, not int"):
+        plain(3)
+    with pytest.raises(TypeError, match="args must be str or None, not int"):
+        plain("name", 3)
+    with pytest.raises(TypeError):
+        plain()

@@ -1,5 +1,7 @@
 """mtprof.pytorch and torch.profiler record the same programs, and say the same."""
+import gzip
 import json
+import warnings
 from collections import Counter
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
 
 import mtprof.pytorch as ours  # noqa: E402
+from mtprof.profiler import results  # noqa: E402
 from compare import differences, record, shown, silence  # noqa: E402
 from programs import PROGRAMS  # noqa: E402
 
@@ -42,6 +45,18 @@ def without_texts(rows):
 def test_the_same_shapes_and_arguments(name):
     theirs, mine = both(name, "input_shapes", "concrete_inputs", record_shapes=True)
     assert differences(without_texts(theirs), without_texts(mine)) == []
+
+
+def test_the_same_shapes_of_long_lists():
+    """Optimizers of whole models: an op has several lists of hundreds of tensors, and arguments after them."""
+    def run(profiler):
+        weights, moments = ([torch.ones(2, 1, 3, k % 5) for k in range(100)] for _ in range(2))
+        with silence(), profiler.profile(record_shapes=True) as prof:
+            torch._foreach_lerp_(weights, moments, 0.5)
+            torch.cat([torch.ones(2, 1)] * 300, 1)
+        return [(event.name, event.structured_input_shapes, event.concrete_inputs) for event in prof.events()]
+
+    assert run(ours) == run(torch.profiler)
 
 
 def rows_of(prof, **grouping):
@@ -122,3 +137,51 @@ def test_the_same_memory_profile(name):
 
     theirs, mine = by_category(torch.profiler), by_category(ours)
     assert mine == theirs != Counter()
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "convolutions", "optimizers"])
+def test_the_same_events_in_kinetos_form(name):
+    """What tools that read prof.profiler.kineto_results see of each op: lists of tensors among its inputs, too."""
+    asked = ("name activity_type shapes structured_input_shapes structured_input_strides dtypes kwinputs extra_meta nbytes scope is_async "
+             "is_user_annotation is_python_function is_hidden_event cuda_elapsed_us privateuse1_elapsed_us python_id python_module_id "
+             "python_parent_id").split()
+
+    def of(profiler):
+        events = record(profiler, name, record_shapes=True).profiler.kineto_results.events()
+        values = [[None if isinstance(value, str) else value for value in event.concrete_inputs()] for event in events]
+        return Counter(repr([getattr(event, one)() for one in asked] + [value]) for event, value in zip(events, values))
+
+    theirs, mine = of(torch.profiler), of(ours)
+    assert set(mine) <= set(theirs) and mine.total() > 50
+    missing = theirs - mine  # an op that does nothing but call another of its name is one event
+    assert missing.total() < theirs.total() / 20
+    assert set(dir(torch._C._autograd._KinetoEvent)) - {"_pybind11_conduit_v1_"} <= set(dir(results._KinetoEvent))
+
+
+@pytest.mark.parametrize("name", ["mlp_training", "optimizers"])
+def test_the_same_memory_timeline(name, tmp_path):
+    """The files: bytes by action and category, the most bytes of each category, and a page."""
+    unknown = 7  # as above, what earlier tests left is among these
+
+    def files(profiler):
+        prof = record(profiler, name, record_shapes=True, profile_memory=True, with_stack=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated in PyTorch
+            for file in ("t.raw.json.gz", "t.json.gz", "t.json"):
+                prof.export_memory_timeline(str(tmp_path / file), device="cpu")
+        totals = Counter()
+        for _, action, size, category in json.loads(gzip.decompress((tmp_path / "t.raw.json.gz").read_bytes())):
+            if category != unknown:
+                totals[action, category] += abs(size)
+        times, sizes = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
+        assert json.loads((tmp_path / "t.json").read_text()) == [times, sizes]
+        return totals, [max(column) for column in zip(*sizes)][:1 + unknown]
+
+    theirs, mine = files(torch.profiler), files(ours)
+    assert mine == theirs and len(mine[0]) > 5
+
+
+def test_the_page_of_a_memory_timeline_shows_the_parameters(tmp_path):
+    prof = record(ours, "mlp_training", record_shapes=True, profile_memory=True, with_stack=True)
+    prof.export_memory_timeline(str(tmp_path / "t.html"))
+    assert "<title>PARAMETER</title>" in (tmp_path / "t.html").read_text()

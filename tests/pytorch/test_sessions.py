@@ -192,6 +192,29 @@ def run(code, tmp_path, **environment):
                           timeout=300)
 
 
+def test_a_scope_made_on_another_thread_than_it_begins_on_leaves_the_threads_their_names(tmp_path):
+    """Gloo's collectives: PyTorch makes their scopes on the thread that asks for them and begins them on the one that works."""
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("this PyTorch has no gloo")
+    done = run("""
+        import torch
+        import torch.distributed as dist
+        import mtprof.pytorch as profiler
+        dist.init_process_group("gloo", init_method="file://" + __import__("os").path.abspath("store"), rank=0, world_size=1)
+        with profiler.profile() as prof:
+            for _ in range(4):
+                dist.all_reduce(torch.ones(2))
+                (torch.ones(2, requires_grad=True) * 2).sum().backward()
+        main = next(event.thread for event in prof.events() if event.name == "aten::ones")
+        backward = [event for event in prof.events() if event.name == "MulBackward0"]
+        collectives = [event for event in prof.events() if event.name == "gloo:all_reduce"]
+        print([event.fwd_thread == main for event in backward], [event.thread == main for event in collectives])
+        dist.destroy_process_group()
+    """, tmp_path, GLOO_SOCKET_IFNAME="lo")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == str([True] * 4) + " " + str([False] * 4)
+
+
 def test_a_profile_into_a_spool_survives_a_kill(tmp_path):
     done = run("""
         import os, signal, torch
@@ -226,3 +249,30 @@ def test_mindtorch_and_pytorch_take_turns():
         torch.ones(2).exp()
     assert "aten::addmm" in names(mine) and "aten::addmm" in names(other)
     assert names(both).count("aten::exp") == 2
+
+
+def test_the_meta_device_is_no_accelerator():
+    with profiler.profile(record_shapes=True, profile_memory=True) as prof:
+        torch.empty(4, 4, device="meta").mm(torch.empty(4, 4, device="meta"))
+    mm = next(event for event in prof.profiler.kineto_results.experimental_event_tree() if event.name == "aten::mm")
+    assert [tensor.device.type for tensor in mm.typed[1].inputs] == ["cpu", "cpu"]
+    assert {event["device_type"] for event in prof.events()} == {"CPU"}
+
+
+def test_results_compare_with_the_enums_of_pytorch():
+    """A script that changed one import line still has its others."""
+    from torch._C._profiler import RecordScope, _EventType
+    from torch.autograd import DeviceType
+    with profiler.profile() as prof:
+        torch.ones(2).exp()
+    assert all(event.device_type == DeviceType.CPU and event.device_type != DeviceType.CUDA for event in prof.events())
+    assert all(event.device_type() == DeviceType.CPU for event in prof.profiler.kineto_results.events())
+    exp = prof.profiler.kineto_results.experimental_event_tree()[-1]
+    assert exp.tag == _EventType.TorchOp and exp.typed[0] != _EventType.PyCall and str(exp.tag) == str(_EventType.TorchOp)
+    assert exp.typed[1].scope == RecordScope.FUNCTION and exp.typed[1].scope != RecordScope.USER_SCOPE
+    assert {exp.tag: 1}[_EventType.TorchOp] == {exp.typed[1].scope: 1}[RecordScope.FUNCTION] == 1
+    assert torch.profiler.ProfilerActivity.CPU in profiler.supported_activities()
+    assert torch.profiler.ProfilerActivity.CUDA not in profiler.supported_activities()
+    assert prof.current_action == torch.profiler.ProfilerAction.RECORD
+    assert profiler.schedule(wait=0, warmup=0, active=1)(0) == torch.profiler.ProfilerAction.RECORD_AND_SAVE
+    assert exp.tag == 0 and exp.tag != "TorchOp" and not exp.tag == None  # noqa: E711

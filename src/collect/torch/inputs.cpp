@@ -60,10 +60,11 @@ static mtp_dtype dtype_of(c10::ScalarType type)
     }
 }
 
+/* What happens on the meta device takes no memory, and the CPU's time. */
 mtp_device mtp__torch_device(c10::Device device)
 {
     int index = device.index();
-    return device.is_cpu() ? MTP_DEVICE_CPU : MTP_DEVICE_NPU(index < 0 ? 0 : index);
+    return device.is_cpu() || device.is_meta() ? MTP_DEVICE_CPU : MTP_DEVICE_NPU(index < 0 ? 0 : index);
 }
 
 /* A tensor whose sizes can be read without running code: not one of symbolic or nested sizes. */

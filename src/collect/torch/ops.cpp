@@ -56,8 +56,10 @@ void free_state(void *state)
     free(state);
 }
 
-__attribute__((noinline, cold)) thread_state *make_state(const at::RecordFunction &call)
+/* The number of the thread is asked for, not taken from the call: that may have been made on another thread (Gloo's are). */
+__attribute__((noinline, cold)) thread_state *make_state()
 {
+    uint64_t number = at::RecordFunction::currentThreadId();
     thread_state *state = static_cast<thread_state *>(calloc(1, sizeof *state));
     if (state != nullptr && pthread_setspecific(mine_key, state) != 0) {
         free(state);
@@ -65,10 +67,10 @@ __attribute__((noinline, cold)) thread_state *make_state(const at::RecordFunctio
     }
     mine = state;
     if (state != nullptr)
-        state->inputs.tensors = (call.threadId() & 0x3ff)
+        state->inputs.tensors = (number & 0x3ff)
                                 << 37; /* numbers are below 2^48; ours of Python have bit 47 */
-    if (call.threadId() < THREADS_MOST)
-        thread_ids[call.threadId()].store((uint32_t)syscall(SYS_gettid), std::memory_order_relaxed);
+    if (number < THREADS_MOST)
+        thread_ids[number].store((uint32_t)syscall(SYS_gettid), std::memory_order_relaxed);
     return state;
 }
 
@@ -162,7 +164,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction &call)
     if (!(recording & MTP_CPU))
         return nullptr;
     thread_state *state = mine;
-    if (__builtin_expect(state == nullptr, 0) && (state = make_state(call)) == nullptr)
+    if (__builtin_expect(state == nullptr, 0) && (state = make_state()) == nullptr)
         return nullptr;
     const char *name = call.name();
     mtp_op op = MTP_OP_INIT(0);

@@ -5,8 +5,8 @@
 
 The ops of the tree become a data-flow graph of tensor versions. The tree shows gradients directly; parameters, inputs,
 activations and the rest are deduced from dependencies. It uses only the tree, so it works for any program, but sees no more
-than the tree shows. prof.export_memory_timeline() does not use it: there, the runtime reports the category of a block to the
-recorder when it is known (mtprof/profiler/memory.py; docs/parity.md explains how the two relate).
+than the tree shows. prof.export_memory_timeline() uses it only for frameworks that do not tell the recorder the category of a
+block when it is known, such as PyTorch (Framework.tags_memory, mtprof/profiler/memory.py; docs/parity.md explains how the two relate).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import gzip
 import json
 import logging
 from collections.abc import Iterable, Iterator
@@ -585,6 +586,9 @@ class MemoryProfile:
                     yield -1, Action.PREEXISTING, what, -size
                 live.discard(block)
 
+    def as_timeline(self) -> MemoryProfileTimeline:
+        return MemoryProfileTimeline(self)
+
     def _is_gradient(self, *args: Any, **kwargs: Any) -> bool:
         return self._categories.get(*args, **kwargs) == Category.GRADIENT
 
@@ -736,14 +740,27 @@ class MemoryProfileTimeline:
         first = min((time for time in times if time > 0), default=-1)
         return [first if time < 0 else time for time in times], sizes
 
+    def _text(self, device_str: str) -> str:
+        return json.dumps(self._coalesce_timeline(device_str))
+
+    def _raw_text(self, device_str: str) -> str:
+        return json.dumps([(time, _ACTION_TO_INDEX[action], size, category) for time, action, size, category in self._changes(device_str)])
+
+    def export(self, path: str, device_str: str) -> None:
+        """By the path's suffix: .html, raw.json.gz, or [times, sizes] as JSON, gzipped if it ends in gz."""
+        if path.endswith(".html"):
+            self.export_memory_timeline_html(path, device_str)
+            return
+        text = self._raw_text(device_str) if path.endswith("raw.json.gz") else self._text(device_str)
+        write_file(path, gzip.compress(text.encode()) if path.endswith("gz") else text)
+
     def export_memory_timeline(self, path: Any, device_str: str) -> None:
         """[times, sizes] as JSON."""
-        write_file(path, json.dumps(self._coalesce_timeline(device_str)))
+        write_file(path, self._text(device_str))
 
     def export_memory_timeline_raw(self, path: Any, device_str: str) -> None:
         """Each change as [time, action, bytes, category], as JSON."""
-        changes = [(time, _ACTION_TO_INDEX[action], size, category) for time, action, size, category in self._changes(device_str)]
-        write_file(path, json.dumps(changes))
+        write_file(path, self._raw_text(device_str))
 
     def export_memory_timeline_html(self, path: Any, device_str: str, figsize: Any = (20, 12), title: str | None = None) -> None:
         """A self-contained page with the stacked plot."""

@@ -13,7 +13,28 @@ from typing import Any
 import mtprof
 
 
-class DeviceType(str, Enum):
+class Alike:
+    """For an enum: its members equal those of another library's enum with the same name (torch's own) if theirs do, too. Scripts
+    compare what the profiler returns with what they import from torch."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: Any) -> Any:
+        ours = self.__class__
+        if other.__class__ is ours:
+            return self is other
+        if _is_member(other, ours):
+            return ours.__members__.get(other.name) is self
+        return super().__eq__(other)
+
+    def __ne__(self, other: Any) -> Any:
+        if other.__class__ is self.__class__:
+            return self is not other
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+
+class DeviceType(Alike, str, Enum):
     """Where an event ran: CPU or NPU; the others exist only for comparisons. A member equals its name: "CPU"."""
 
     CPU = "CPU"
@@ -58,7 +79,7 @@ _DEVICE_NUMBERS = {"CPU": 0, "NPU": 20} | {
 }
 
 
-class ProfilerActivity(Enum):
+class ProfilerActivity(Alike, Enum):
     """What to collect: CPU or NPU. CUDA and GPU mean NPU, the accelerator of any kind; the others are rejected."""
 
     CPU = 0
@@ -70,8 +91,11 @@ class ProfilerActivity(Enum):
     MTIA = 4
     PrivateUse1 = 5
 
+    def __hash__(self) -> int:  # as torch's, so that each is found in a set of the other
+        return hash(self.value)
 
-class ProfilerAction(Enum):
+
+class ProfilerAction(Alike, Enum):
     """What a step is for: a schedule returns one of the first four."""
 
     NONE = 0
@@ -80,8 +104,10 @@ class ProfilerAction(Enum):
     RECORD_AND_SAVE = 3
     DEVICE_STOPPED = 4  # set by the profiler when device collection ended early
 
+    __hash__ = Enum.__hash__
 
-class RecordScope(IntEnum):
+
+class RecordScope(Alike, IntEnum):
     """The kind of code in a scope: FunctionEvent.scope."""
 
     FUNCTION = 0
@@ -94,6 +120,9 @@ class RecordScope(IntEnum):
     USER_SCOPE = 7
     STATIC_RUNTIME_OP = 8
     STATIC_RUNTIME_MODEL = 9
+
+    __hash__ = IntEnum.__hash__
+    __str__ = Enum.__str__
 
 
 # ------------------------------------------------------------------------------------------------ toggles

@@ -393,7 +393,7 @@ def _build_metadata(extra: dict[str, str]) -> EventMetadata | None:
 
 
 _KIND_WORDS = {"backward": "op", "step": "scope"}
-_ACTIVITY_TYPES = {"op": "cpu_op", "backward": "cpu_op", "scope": "user_annotation", "step": "user_annotation",
+ACTIVITY_TYPES = {"op": "cpu_op", "backward": "cpu_op", "scope": "user_annotation", "step": "user_annotation",
                    "runtime": "cuda_runtime", "python": "python_function", "module": "python_function", "kernel": "kernel",
                    "memcpy": "gpu_memcpy", "memset": "gpu_memset", "device_scope": "gpu_user_annotation",
                    "memory": "cpu_instant_event", "overhead": "overhead"}
@@ -427,7 +427,7 @@ def _event_mapping(event: FunctionEvent) -> dict[str, Any]:
     return made
 
 
-def _metadata_text(raw: Any) -> str:
+def metadata_text(raw: Any) -> str:
     """The event's args in the exported trace, except ids and inputs: JSON without its braces, as in torch."""
     parts = {"device": raw.device_index, "stream": raw.stream, "correlation": raw.correlation_id} if raw.is_device else {"Ev Idx": raw.span}
     if raw.is_device and raw.bytes > 0:
@@ -435,7 +435,7 @@ def _metadata_text(raw: Any) -> str:
     return ", ".join([f'"{key}": {value}' for key, value in parts.items()] + ([raw.args] if raw.args else []))
 
 
-def _json_list(text: str) -> list[Any]:
+def json_list(text: str) -> list[Any]:
     return json.loads(text) if text else []
 
 
@@ -449,9 +449,18 @@ def _value(text: str) -> Any:
         return text
 
 
-def _flat(shapes: list[Any] | None) -> list[Any]:
+def flat(shapes: list[Any] | None) -> list[Any]:
     """torch's input_shapes: an empty list stands for a list of tensors."""
     return [[] if any(isinstance(dim, list) for dim in shape) else shape for shape in shapes or ()]
+
+
+def concrete_values(raw: Any) -> list[Any]:
+    """One per input: a number, a list or a text; None for a tensor."""
+    return [_value(text) for text in json_list(raw.concrete_inputs)]
+
+
+def keyword_values(raw: Any) -> dict[str, Any]:
+    return {key: value for key, value in json.loads("{%s}" % raw.args).items() if key != "args"}
 
 
 _LAUNCHED = ("runtime", "kernel", "memcpy", "memset", "sync")
@@ -470,12 +479,12 @@ _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
     "count": lambda e: 1,
     "_cpu_children": lambda e: [e._source.get(i) for i in e._event.children],
     "_cpu_parent": lambda e: e._source.get(e._event.parent) if e._event.parent >= 0 else None,
-    "input_shapes": lambda e: _flat(e._event.input_shapes) if e._source.record_shapes else [],
+    "input_shapes": lambda e: flat(e._event.input_shapes) if e._source.record_shapes else [],
     "structured_input_shapes": lambda e: e._event.input_shapes or [],
     "structured_input_strides": lambda e: e._event.input_strides or [],
-    "input_dtypes": lambda e: _json_list(e._event.input_types),
-    "concrete_inputs": lambda e: [_value(text) for text in _json_list(e._event.concrete_inputs)] if e._source.concrete_inputs else [],
-    "kwinputs": lambda e: {key: value for key, value in json.loads("{%s}" % e._event.args).items() if key != "args"},
+    "input_dtypes": lambda e: json_list(e._event.input_types),
+    "concrete_inputs": lambda e: concrete_values(e._event) if e._source.concrete_inputs else [],
+    "kwinputs": lambda e: keyword_values(e._event),
     "stack": lambda e: [f for f in e._event.stack or () if _filter_stack_entry(f)],
     "scope": lambda e: e._event.scope,
     "use_device": lambda e: e._source.use_device,
@@ -491,11 +500,11 @@ _READERS: dict[str, Callable[[FunctionEvent], Any]] = {
     "flops": lambda e: e._event.flops,
     "is_user_annotation": lambda e: e._event.is_user_annotation,
     "is_python_function": lambda e: e._event.kind in ("python", "module"),
-    "activity_type": lambda e: _ACTIVITY_TYPES.get(e._event.kind),
+    "activity_type": lambda e: ACTIVITY_TYPES.get(e._event.kind),
     "self_cpu_percent": lambda e: -1,
     "total_cpu_percent": lambda e: -1,
     "total_device_percent": lambda e: -1,
-    "_metadata_json": lambda e: _metadata_text(e._event) if e._source.expose_metadata else "",
+    "_metadata_json": lambda e: metadata_text(e._event) if e._source.expose_metadata else "",
     "flow_id": lambda e: 0,
     "flow_type": lambda e: 0,
     "flow_start": lambda e: False,

@@ -66,6 +66,7 @@ class _EventSource:
         return any(made._event is None for made in self._made.values())
 
 
+_TEXTS = ("key", "overload_name", "input_shapes", "stack", "scope", "node_id")  # attributes by which only Python can sort
 _BACKWARD = re.compile(r"^[^: ]*Backward\d*$|^torch::autograd::(AccumulateGrad|GraphRoot)$")  # nodes: RecordScope.BACKWARD_FUNCTION
 
 
@@ -358,13 +359,13 @@ class EventList(list):
         """A table as text.
 
         sort_by: an attribute (cpu_time_total, self_cpu_time_total, cpu_time, cuda_time_total, self_cpu_memory_usage,
-        count ...), largest first; None: unsorted. row_limit: -1 for all. top_level_events_only: omit nested events.
+        count, key ...), largest first; None: unsorted. row_limit: -1 for all. top_level_events_only: omit nested events.
         time_unit: "s", "ms" or "us" for all times.
         """
         if len(self) == 0:
             return ""
         source = self._unchanged(_RowSource)
-        if source is None:
+        if source is None or sort_by in _TEXTS:
             return build_table(self, sort_by, header, row_limit, max_src_column_width, max_name_column_width,
                                max_shapes_column_width, self._with_flops, self._profile_memory, top_level_events_only, time_unit,
                                self._facts())

@@ -69,6 +69,7 @@ class Framework:
 
     name = "generic"  # in messages
     accelerator = "npu"  # what its accelerator is called: profile.use_device, devices ("npu:0"), the columns of a table
+    tags_memory = True  # does it tell libmtprof what a block is for (mtp_memory_tag)? Otherwise the memory timeline deduces it
 
     def __init__(self) -> None:
         _known.append(self)

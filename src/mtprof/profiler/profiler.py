@@ -150,7 +150,7 @@ class _KinetoProfile:
         self.post_processing_timeout_s = post_processing_timeout_s
         self.profiler: prof.profile | None = None
         self.has_cudagraphs = False
-        self.mem_tl: MemoryProfileTimeline | None = None
+        self.mem_tl: Any = None  # the MemoryProfileTimeline that was exported
         self.use_device = self._framework.accelerator if ProfilerActivity.NPU in self.activities else None
         self.preset_metadata: dict[str, str] = {}
         self._trace_metadata: dict[str, str] = {}
@@ -303,8 +303,9 @@ class _KinetoProfile:
         By the path's suffix: .html, a page with the stacked plot; .raw.json.gz, each event; .json or .json.gz,
         [times, sizes by category].
         """
-        self.mem_tl = MemoryProfileTimeline(self._memory_recorded().trace)
-        self.mem_tl.export(os.fspath(path), device or self.mem_tl.busiest_device(self.profiler.use_device))
+        recorded = MemoryProfileTimeline(self._memory_recorded().trace)
+        self.mem_tl = recorded if self._framework.tags_memory else self._memory_profile().as_timeline()
+        self.mem_tl.export(os.fspath(path), device or recorded.busiest_device(self.profiler.use_device))
 
     def _stats(self) -> Any:
         return None if self.profiler is None else self.profiler._stats

@@ -8,6 +8,7 @@ from typing import Any
 import mtprof
 
 from mtprof.profiler.common import DeviceType, RecordScope
+from mtprof.profiler.event import ACTIVITY_TYPES, concrete_values, flat, json_list, keyword_values, metadata_text
 from mtprof.profiler.framework import GENERIC, Framework
 from mtprof.profiler.tree import _ProfilerEvent, event_tree
 
@@ -74,7 +75,28 @@ class _KinetoEvent:
         return self._e.flops
 
     def shapes(self) -> list[Any]:
+        return flat(self._e.input_shapes)
+
+    def structured_input_shapes(self) -> list[Any]:
         return self._e.input_shapes or []
+
+    def structured_input_strides(self) -> list[Any]:
+        return self._e.input_strides or []
+
+    def dtypes(self) -> list[str]:
+        return json_list(self._e.input_types)
+
+    def concrete_inputs(self) -> list[Any]:
+        return concrete_values(self._e)
+
+    def kwinputs(self) -> dict[str, Any]:
+        return keyword_values(self._e)
+
+    def metadata_json(self) -> str:
+        return metadata_text(self._e)
+
+    def extra_meta(self) -> dict[str, str]:
+        return {}
 
     def stack(self) -> list[str]:
         return self._e.stack
@@ -88,8 +110,27 @@ class _KinetoEvent:
     def is_python_function(self) -> bool:
         return self._e.kind in ("python", "module")
 
+    def is_hidden_event(self) -> bool:
+        return False
+
     def activity_type(self) -> str:
-        return self._e.kind
+        return ACTIVITY_TYPES.get(self._e.kind, self._e.kind)
+
+    # Arrows, Python's functions and events of CUDA are not told apart by numbers here.
+
+    def flow_id(self) -> int:
+        return 0
+
+    def flow_type(self) -> int:
+        return 0
+
+    def flow_start(self) -> bool:
+        return False
+
+    def python_id(self) -> int:
+        return -1
+
+    python_parent_id = python_module_id = cuda_elapsed_us = privateuse1_elapsed_us = python_id
 
     def __repr__(self) -> str:
         return f"<_KinetoEvent {self.name()!r}>"

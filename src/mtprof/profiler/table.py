@@ -15,8 +15,8 @@ from mtprof.profiler.common import DeviceType, format_memory, format_time, forma
 
 def attribute(name: str) -> str:
     """The attribute of rows that a user's spelling means: the names of all accelerators mean the device."""
-    for word in ("cuda", "xpu", "privateuse1", "npu"):
-        name = name.replace(word, "device")
+    words = ("device" if word in ("cuda", "xpu", "privateuse1", "npu") else word for word in name.split("_"))  # not the npu in "input"
+    name = "_".join(words)
     return {"cpu_time_avg": "cpu_time", "device_time_avg": "device_time"}.get(name, name)
 
 

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import json
 import re
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
 import mtprof
 
-from mtprof.profiler.common import RecordScope
+from mtprof.profiler.common import Alike, RecordScope
 from mtprof.profiler.framework import GENERIC, Framework
 
 
-class _EventType(IntEnum):
+class _EventType(Alike, IntEnum):
     """The kind of an event."""
 
     TorchOp = 0
@@ -35,6 +35,9 @@ class _EventType(IntEnum):
     PyCCall = 6
     Kineto = 7
     PythonGC = 8
+
+    __hash__ = IntEnum.__hash__
+    __str__ = Enum.__str__
 
     def __repr__(self) -> str:
         return f"<_EventType.{self.name}: {self.value}>"

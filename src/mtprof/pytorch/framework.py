@@ -22,6 +22,7 @@ class _PyTorch(Framework):
 
     name = "PyTorch"
     accelerator = "cuda"
+    tags_memory = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -136,21 +136,27 @@ static PyObject *record_exit(PyObject *self, PyObject *const *args, Py_ssize_t c
 
 /* --------------------------------------------------------------------------------------- the object's life */
 
-static PyObject *make(PyTypeObject *type, PyObject *name, PyObject *args)
+/* args: may be NULL or None */
+static bool are_texts(PyObject *name, PyObject *args)
 {
     if (!PyUnicode_Check(name))
-        return PyErr_Format(PyExc_TypeError, "record_function(): name must be str, not %.200s",
-                            Py_TYPE(name)->tp_name);
-    if (args == Py_None)
-        args = NULL;
-    if (args != NULL && !PyUnicode_Check(args))
-        return PyErr_Format(PyExc_TypeError, "record_function(): args must be str or None, not %.200s",
-                            Py_TYPE(args)->tp_name);
-    record *r = (record *)type->tp_alloc(type, 0);
+        PyErr_Format(PyExc_TypeError, "record_function(): name must be str, not %.200s",
+                     Py_TYPE(name)->tp_name);
+    else if (args != NULL && args != Py_None && !PyUnicode_Check(args))
+        PyErr_Format(PyExc_TypeError, "record_function(): args must be str or None, not %.200s",
+                     Py_TYPE(args)->tp_name);
+    else
+        return true;
+    return false;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *name, PyObject *args)
+{
+    record *r = are_texts(name, args) ? (record *)type->tp_alloc(type, 0) : NULL;
     if (r == NULL)
         return NULL;
     r->name = Py_NewRef(name);
-    r->args = Py_XNewRef(args);
+    r->args = args == Py_None ? NULL : Py_XNewRef(args);
     return (PyObject *)r;
 }
 
@@ -178,13 +184,26 @@ static PyObject *record_vectorcall(PyObject *type, PyObject *const *args, size_t
     return make((PyTypeObject *)type, name, more);
 }
 
+/* Subclasses only: their arguments are their own, and __init__ gets the name. */
 static PyObject *record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
+    (void)args, (void)kwargs;
+    PyObject *name = PyUnicode_FromStringAndSize("", 0), *made = name != NULL ? make(type, name, NULL) : NULL;
+    Py_XDECREF(name);
+    return made;
+}
+
+static int record_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
     static char *keywords[] = {"name", "args", NULL};
+    record *r = (record *)self;
     PyObject *name, *more = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:record_function", keywords, &name, &more))
-        return NULL;
-    return make(type, name, more);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:record_function", keywords, &name, &more) ||
+        !are_texts(name, more))
+        return -1;
+    Py_XSETREF(r->name, Py_NewRef(name));
+    Py_XSETREF(r->args, more == Py_None ? NULL : Py_XNewRef(more));
+    return 0;
 }
 
 static void record_dealloc(PyObject *self)
@@ -342,6 +361,7 @@ int mtpn_record_init(PyObject *module)
                     "Without a running profiler it "
                     "does nothing."},
         {Py_tp_new, record_new},
+        {Py_tp_init, record_init},
         {Py_tp_dealloc, record_dealloc},
         {Py_tp_call, record_call},
         {Py_tp_repr, record_repr},
