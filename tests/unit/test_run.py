@@ -176,6 +176,23 @@ def earlier_files(folder):
 
 
 @test
+def at_once(folder):
+    """Runs that begin at the same time and have the same output: one of them has it, the others are refused."""
+    told = []
+    for _ in range(12):
+        runs = [subprocess.Popen([MTPROF, "run", "sh", "-c", f"{PROGRAM} scopes 5; cat"], cwd=folder, env=environment(),
+                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(6)]
+        for _ in range(100):  # the one that has it ends when its input does
+            if sum(r.poll() is None for r in runs) <= 1:
+                break
+            time.sleep(0.1)
+        ends = [(r.communicate("")[1], r.returncode) for r in runs]
+        told.append(sorted((code, "5 events of 1 process" in err) for err, code in ends))
+    check("runs_that_begin_at_once_do_not_share_an_output", all(t == [(0, True)] + 5 * [(4, False)] for t in told), told)
+    check("and_leave_nothing_else", sorted(p.name for p in folder.iterdir()) == ["run.mtp"], sorted(folder.rglob("*")))
+
+
+@test
 def processes(folder):
     done = run(folder, PROGRAM, "fork", "4")
     check("forks_are_followed", done.names() == {"work": 10, "child": 200} and len(done.spools) == 5, (done.names(), done))

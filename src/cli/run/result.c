@@ -207,7 +207,7 @@ static void delete_spools(const found *f)
             unlink(f->spool[i].path);
 }
 
-void run_result(const run_options *o, const run_place *place, const run_ended *ended)
+void run_result(const run_options *o, run_place *place, const run_ended *ended)
 {
     found f = {.spool = NULL};
     int code;
