@@ -140,6 +140,9 @@ def outputs(folder):
     name = os.fsdecode(b"caf\xe9 %n.mtp")
     done = run(folder, PROGRAM, "fork", "2", options=["-o", name])
     check("names_of_any_bytes_work", (folder / name).exists() and len(list((folder / (name + ".workers")).iterdir())) == 2, done)
+    done = run(folder, PROGRAM, "scopes", "5", "0", "\t\"ä\\日本", b"\xff\xe6", options=["-o", "line.json"])
+    line = json.loads((folder / "line.json").read_text())["command_line"]
+    check("the_command_line_is_the_user_s_text", line == PROGRAM + ' scopes 5 0 \t"ä\\日本 \ufffd\ufffd', line)
     (folder / "sub").mkdir()
     done = run(folder, PROGRAM, options=["-o", "sub"])
     check("a_folder_is_no_output", done.code == 2 and done.out == "", done)

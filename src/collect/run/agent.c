@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/utf8.h"
 #include "collect/run/run.h"
 
 #define TIMER_STACK ((size_t)256 << 10)
@@ -65,7 +66,28 @@ static void on_warning(void *user, mtp_warning code, const char *text)
         mtp__run_note(&run.options, "%s", text);
 }
 
-/* The process's name and command line, as JSON texts: readers show them with its rows. */
+/* text as a JSON string, with spaces for zeros; out has room for 6 bytes each and 3. */
+static void quote(const char *text, size_t length, char *out)
+{
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    *out++ = '"';
+    while (at < end) {
+        unsigned skip, n = mtp__utf8_character(at, end, &skip);
+        unsigned char c = *at == 0 ? ' ' : *at;
+        if (n == 0)
+            out += sprintf(out, "\\ufffd");
+        else if (n == 1 && (c < 0x20 || c == '"' || c == '\\' || c == 0x7f))
+            out += sprintf(out, "\\u%04x", c);
+        else if (n == 1)
+            *out++ = (char)c;
+        else
+            out = (char *)memcpy(out, at, n) + n;
+        at += n > 0 ? n : skip;
+    }
+    strcpy(out, "\"");
+}
+
+/* The whole command line: readers show it with the process's rows. */
 static void describe_process(mtp_profile *profile)
 {
     char line[1024], json[6 * sizeof line + 8];
@@ -73,17 +95,9 @@ static void describe_process(mtp_profile *profile)
     ssize_t n = fd >= 0 ? read(fd, line, sizeof line) : 0;
     if (fd >= 0)
         close(fd);
-    size_t at = 0;
-    json[at++] = '"';
-    for (ssize_t i = 0; i < n && !(i == n - 1 && line[i] == 0); i++) {
-        unsigned char c = line[i] == 0 ? ' ' : (unsigned char)line[i];
-        if (c < 0x20 || c == '"' || c == '\\' || c >= 0x7f)
-            at += (size_t)snprintf(json + at, 8, "\\u%04x", c);
-        else
-            json[at++] = (char)c;
-    }
-    json[at++] = '"';
-    json[at] = 0;
+    if (n > 0 && line[n - 1] == 0)
+        n--;
+    quote(line, n > 0 ? (size_t)n : 0, json);
     mtp_profile_preset_metadata_json(profile, "command_line", json);
 }
 
