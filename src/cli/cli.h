@@ -93,6 +93,8 @@ int cli_columns(void);
 int cli_name_width(int beside, int usual);
 /* Prints a name, truncated to the width, without control characters; returns how many columns are left. */
 int cli_print_name(const char *name, size_t length, int width);
+/* A file's name as a shell reads it, and no option of ours. */
+void cli_print_argument(FILE *to, const char *path);
 bool cli_ends(const char *text, const char *with);
 const char *cli_time(double us, char text[24]); /* "1.500ms" */
 const char *cli_time_spaced(double us, const char *space, char text[24]);

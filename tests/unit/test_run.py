@@ -143,6 +143,13 @@ def outputs(folder):
     done = run(folder, PROGRAM, "scopes", "5", "0", "\t\"ä\\日本", b"\xff\xe6", options=["-o", "line.json"])
     line = json.loads((folder / "line.json").read_text())["command_line"]
     check("the_command_line_is_the_user_s_text", line == PROGRAM + ' scopes 5 0 \t"ä\\日本 \ufffd\ufffd', line)
+    for name in "-it's $HOME.mtp", "x.json", "x.csv", "x.memory.json.gz", "x.et.json":
+        done = run(folder, PROGRAM, "scopes", "5", options=["-o", name])
+        lines = [line.split("   ")[-1 if "table" in line else -2].strip() for line in done.err.splitlines() if " mtprof " in line]
+        ends = [subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True,
+                               env=environment(PATH=os.path.dirname(MTPROF) + ":/usr/bin:/bin")).returncode for line in lines]
+        check(f"the_commands_that_are_told_work_{name}", ends == {".mtp": [0, 0], "json": [0]}.get(name[-4:] * (name != "x.et.json"), []),
+              (lines, ends, done))
     (folder / "sub").mkdir()
     done = run(folder, PROGRAM, options=["-o", "sub"])
     check("a_folder_is_no_output", done.code == 2 and done.out == "", done)

@@ -163,20 +163,43 @@ bool run_table(const mtp_trace *trace, FILE *to)
     return of_python;
 }
 
+/* Do other verbs read it? Of the formats with other suffixes, only the numbers in them are left. */
+static bool is_trace(const char *path)
+{
+    static const char *const results[] = {".et.json", ".memory.json", ".memory.raw.json", ".averages.json"};
+    char plain[PATH_MAX];
+    snprintf(plain, sizeof plain, "%.*s", (int)(strlen(path) - (cli_ends(path, ".gz") ? 3 : 0)), path);
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (cli_ends(plain, results[i]))
+            return false;
+    return cli_ends(plain, ".mtp") || cli_ends(plain, ".json");
+}
+
 static void tell_files(const run_place *place, size_t others, uint64_t bytes, bool of_python)
 {
     struct stat st;
+    char json[PATH_MAX];
     const char *out = place->shown;
     double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
     fprintf(stderr, "written  %s (%.1f MB)", out, size);
     if (others > 0)
         fprintf(stderr, ", and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
                 others == 1 ? "" : "es", (double)bytes / 1e6 - size);
-    fprintf(stderr, "\nmore     mtprof table --sort self_cpu_time_total%s '%s'\n",
-            of_python ? " --python-functions" : "", out);
-    if (cli_ends(out, ".mtp"))
-        fprintf(stderr, "         mtprof export '%s' -o '%.*s.json.gz'   for ui.perfetto.dev\n", out,
-                (int)(strlen(out) - 4), out);
+    fputc('\n', stderr);
+    if (!is_trace(out))
+        return;
+    fprintf(stderr, "more     mtprof table --sort self_cpu_time_total%s ",
+            of_python ? "--python-functions " : "");
+    cli_print_argument(stderr, out);
+    fputc('\n', stderr);
+    if (!cli_ends(out, ".mtp"))
+        return;
+    snprintf(json, sizeof json, "%.*s.json.gz", (int)(strlen(out) - 4), out);
+    fputs("         mtprof export ", stderr);
+    cli_print_argument(stderr, out);
+    fputs(" -o ", stderr);
+    cli_print_argument(stderr, json);
+    fputs("   for ui.perfetto.dev\n", stderr);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the files */
