@@ -61,7 +61,7 @@ int cli_ps(int argc, char **argv)
     for (size_t i = 0; i < count; i++) {
         printf("%10llu  ", (unsigned long long)found[i].pid);
         print_user(found[i].uid);
-        printf("%-11s", found[i].recording ? "recording" : "idle");
+        printf("%-11s", found[i].stopped ? "stopped" : found[i].recording ? "recording" : "idle");
         print_command(found[i].pid, width);
     }
     if (count == 0)

@@ -524,6 +524,12 @@ def child_of(pid):
     return int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()[0])
 
 
+def until_listed(pid, state):
+    deadline = time.time() + 10
+    while time.time() < deadline and not re.search(rf"^ *{pid} .* {state} ", listed(), re.M):
+        time.sleep(0.05)
+
+
 @test
 def on_demand(folder):
     program = started(folder, PROGRAM, "wait", "12", options=["--wait"])
@@ -536,26 +542,41 @@ def on_demand(folder):
     told = trigger(pid, "--seconds", "0.2", "-o", "t.json.gz", cwd=folder)
     check("in_any_format", told.returncode == 0 and (folder / "t.json.gz").exists() and not (folder / "t.json.gz.mtp").exists(), told)
     long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "long.mtp"], cwd=folder, stderr=subprocess.PIPE)
-    deadline = time.time() + 10
-    while time.time() < deadline and not re.search(rf"^ *{pid} .* recording ", listed(), re.M):
-        time.sleep(0.05)
+    until_listed(pid, "recording")
     check("while_it_records_that_is_listed", re.search(rf"^ *{pid} .* recording ", listed(), re.M), listed())
     told = trigger(pid, "--seconds", "1", "-o", "second.mtp", cwd=folder)
     check("a_second_request_is_refused", told.returncode == 3 and "already" in told.stderr, told)
-    long.send_signal(signal.SIGINT)
+    long.kill()
     long.communicate()
-    deadline = time.time() + 10
-    while time.time() < deadline and not re.search(rf"^ *{pid} .* idle ", listed(), re.M):
-        time.sleep(0.05)
+    until_listed(pid, "idle")
     info = subprocess.run([MTPROF, "info", folder / "long.mtp"], capture_output=True, text=True).stdout
     check("a_request_that_is_given_up_ends_the_recording", re.search(rf"^ *{pid} .* idle ", listed(), re.M) and "stopped" in info, info)
+    long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "int.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    until_listed(pid, "recording")
+    long.send_signal(signal.SIGINT)
+    table = long.communicate()[0]
+    check("one_that_is_interrupted_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and
+          json.loads((folder / "int.json").read_text())["traceEvents"] and not (folder / "int.json.mtp").exists(), (long.returncode, table))
+    os.kill(pid, signal.SIGSTOP)
+    until_listed(pid, "stopped")
+    told = trigger(pid, "--seconds", "1", "-o", "stopped.mtp", cwd=folder)
+    os.kill(pid, signal.SIGCONT)
+    until_listed(pid, "idle")
+    check("a_stopped_process_is_listed_and_refused", told.returncode == 3 and "is stopped" in told.stderr and
+          not (folder / "stopped.mtp").exists(), told)
     told = trigger(pid, "--seconds", "1", "-o", "/no/such/folder/t.mtp")
     check("a_file_that_cannot_be_written_is_told", told.returncode == 3 and "No such file" in told.stderr, told)
     why = nobody_can_run()
     told = trigger(pid, preexec=as_nobody) if not why else None
     check("another_user_is_refused", why or (told.returncode == 3 and "another user" in told.stderr), told, skip=why)
+    long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "ended.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    until_listed(pid, "recording")
+    time.sleep(0.5)
     program.terminate()
     program.communicate()
+    table = long.communicate()[0]
+    check("one_whose_process_ends_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and
+          (folder / "ended.json").exists() and not (folder / "ended.json.mtp").exists(), (long.returncode, table))
     check("it_ends_as_it_would", program.returncode == -signal.SIGTERM, program.returncode)
     check("and_is_not_listed_any_more", str(pid) not in listed(), listed())
     for what, words in ((str(os.getpid()), "does not listen"), ("999999999", "no process"), ("x", "not a process")):

@@ -31,6 +31,7 @@ static struct {
     char spool[PATH_MAX + 64]; /* pattern */
     pid_t pid;                 /* 0: the agent does nothing */
     mtp_profile *profile;      /* owned; NULL: not yet */
+    mtp_profile *asked;        /* borrowed: records on somebody's request; NULL: none */
     bool wanted; /* it should be recording, and is, unless the program runs a profile of its own */
     bool is_python, has_python; /* the program is an interpreter; it has attached itself */
     uint64_t step;
@@ -255,6 +256,7 @@ static void after_fork_child(void)
     pthread_mutex_init(&run.lock, NULL);
     run.pid = getpid();
     run.step_scope.token = 0;
+    run.asked = NULL;
     bool recording = mtp_profile_is_recording(run.profile);
     if (!recording)
         run.profile = NULL; /* the parent's: what the child inherited of it cannot record */
@@ -311,9 +313,20 @@ static struct {
     int (*is_initialized)(void);
 } hook;
 
+/* Our own profile begins and ends with the lock; others are those of somebody who asked this process. */
+static void set_asked(mtp_profile *prof, bool records)
+{
+    if (prof == run.profile || !mtp_profile_gives_way(prof))
+        return;
+    pthread_mutex_lock(&run.lock);
+    run.asked = records ? prof : NULL;
+    pthread_mutex_unlock(&run.lock);
+}
+
 static void hook_begin(void *user, mtp_profile *prof)
 {
     (void)user;
+    set_asked(prof, true);
     if (mtp_profile_gives_way(prof) && hook.is_initialized())
         hook.begin(mtp_recording());
 }
@@ -322,6 +335,7 @@ static void hook_begin(void *user, mtp_profile *prof)
 static void hook_end(void *user, mtp_profile *prof)
 {
     (void)user;
+    set_asked(prof, false);
     if (mtp_profile_gives_way(prof) && hook.is_initialized())
         hook.end();
 }
@@ -344,13 +358,13 @@ void mtp_run_note(const char *text)
         mtp__run_note(&run.options, "%s", text);
 }
 
-static void begin_step(void)
+static void begin_step(mtp_profile *profile)
 {
     char name[48];
     int n = snprintf(name, sizeof name, "ProfilerStep#%llu", (unsigned long long)run.step);
     run.step_scope = (mtp_op)MTP_OP_INIT(0);
     run.step_scope.kind = MTP_SCOPE_USER;
-    mtp_profile_mark_step(run.profile, run.step);
+    mtp_profile_mark_step(profile, run.step);
     mtp_op_begin_text(&run.step_scope, name, (size_t)n);
 }
 
@@ -368,6 +382,8 @@ void mtp_run_step(int another)
     if (another && o->by_steps && run.step == o->no_step)
         end();
     if (another && mtp_profile_is_recording(run.profile))
-        begin_step();
+        begin_step(run.profile);
+    else if (another && run.asked != NULL)
+        begin_step(run.asked);
     pthread_mutex_unlock(&run.lock);
 }

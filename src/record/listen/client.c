@@ -17,13 +17,15 @@
 #define TRIES 5 /* a process that closed our descriptor opens another when it is asked */
 #define TRY_NS 100000000
 #define PATIENCE_S 5
+#define BEGIN_S 20  /* a process may have much to prepare */
+#define LOOK_MS 100 /* between questions whether it is enough */
 
 /* -1: errno. The peer is the process that it claims to be. */
-static int connect_to(const struct sockaddr_un *socket_name, pid_t pid)
+static int connect_to(const struct sockaddr_un *socket_name, pid_t pid, int seconds)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    const struct timeval patience = {PATIENCE_S, 0};
+    const struct timeval patience = {seconds, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
@@ -40,6 +42,20 @@ static int connect_to(const struct sockaddr_un *socket_name, pid_t pid)
     return -1;
 }
 
+/* By Ctrl-Z, or a debugger: it cannot answer. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    text[n] = 0;
+    const char *at = strrchr(text, ')'); /* the name may contain anything */
+    return at != NULL && (strncmp(at, ") T ", 4) == 0 || strncmp(at, ") t ", 4) == 0);
+}
+
 /* -------------------------------------------------------------------------------------------------- listing */
 
 typedef struct listing {
@@ -53,16 +69,19 @@ static void add(listing *l, const struct sockaddr_un *folder, uid_t uid, pid_t p
     char line[256];
     if (!mtp__listen_socket(folder, pid, &name))
         return;
-    int fd = connect_to(&name, pid);
+    int fd = connect_to(&name, pid, PATIENCE_S);
     if (fd < 0) {
         if (errno == ECONNREFUSED && uid == geteuid())
             unlink(name.sun_path); /* its process was killed */
         return;
     }
-    if (mtp__listen_say(fd, MTP__LISTEN_HELLO "state\n") && mtp__listen_hear(fd, line, sizeof line)) {
+    bool stopped = is_stopped(pid);
+    line[0] = 0;
+    if (stopped ||
+        (mtp__listen_say(fd, MTP__LISTEN_HELLO "state\n") && mtp__listen_hear(fd, line, sizeof line))) {
         if (l->count < l->room)
             l->out[l->count] = (mtp_listener){sizeof(mtp_listener), (uint64_t)pid, (uint32_t)uid,
-                                              strcmp(line, "ok recording") == 0};
+                                              strcmp(line, "ok recording") == 0, stopped};
         l->count++;
     }
     close(fd);
@@ -134,7 +153,7 @@ static mtp_status find(pid_t pid, uid_t uid, int *fd)
         if (!mtp__listen_folder(uid, i, &folder) || !mtp__listen_is_private(folder.sun_path, uid, false) ||
             !mtp__listen_socket(&folder, pid, &name))
             continue;
-        *fd = connect_to(&name, pid);
+        *fd = connect_to(&name, pid, BEGIN_S);
         if (*fd >= 0)
             return MTP_OK;
     }
@@ -148,8 +167,9 @@ static mtp_status find(pid_t pid, uid_t uid, int *fd)
 /* The answer to one request. MTP_E_BUSY: try again. */
 static mtp_status answer(int fd, char *line, size_t room, pid_t pid)
 {
+    errno = 0;
     if (!mtp__listen_hear(fd, line, room))
-        return MTP_FAIL(MTP_E_BUSY, "process %ld did not answer", (long)pid);
+        return MTP_FAIL(errno == EAGAIN ? MTP_E_STATE : MTP_E_BUSY, "process %ld does not answer", (long)pid);
     if (strncmp(line, "error ", 6) == 0)
         return MTP_FAIL(MTP_E_STATE, "process %ld cannot be recorded: %s", (long)pid, line + 6);
     return MTP_OK;
@@ -158,15 +178,15 @@ static mtp_status answer(int fd, char *line, size_t room, pid_t pid)
 static mtp_status wait_for_end(int fd, const mtp_trigger *t, pid_t pid)
 {
     char line[MTP__LISTEN_LINE];
-    const struct timeval forever = {0, 0};
+    struct pollfd done = {fd, POLLIN, 0};
+    bool told = false;
     if (t->started != NULL)
         t->started(t->user);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+    while (poll(&done, 1, t->is_enough != NULL && !told ? LOOK_MS : -1) <= 0)
+        if (!told && t->is_enough != NULL && t->is_enough(t->user))
+            told = shutdown(fd, SHUT_WR) == 0;
     mtp_status status = answer(fd, line, sizeof line, pid);
-    if (status == MTP_E_BUSY)
-        return MTP_FAIL(MTP_E_STATE, "process %ld ended while it was recorded; %s has what it did until then",
-                        (long)pid, t->spool);
-    return status;
+    return status == MTP_E_BUSY ? MTP_OK : status; /* it has ended */
 }
 
 mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
@@ -193,6 +213,13 @@ mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
         status = find((pid_t)pid, st.st_uid, &fd);
         if (status != MTP_OK)
             return status;
+        if (is_stopped((pid_t)pid)) {
+            close(fd);
+            return MTP_FAIL(MTP_E_STATE,
+                            "process %llu is stopped (Ctrl-Z, a debugger): let it go on (fg, kill -CONT "
+                            "%llu), and ask again",
+                            (unsigned long long)pid, (unsigned long long)pid);
+        }
         status = mtp__listen_say(fd, request)
                      ? answer(fd, line, sizeof line, (pid_t)pid)
                      : MTP_FAIL(MTP_E_BUSY, "process %llu did not answer", (unsigned long long)pid);

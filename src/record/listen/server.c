@@ -175,6 +175,9 @@ static bool record(int client, char *words)
         return false;
     }
     path[-1] = 0;
+    struct pollfd gone = {client, 0, 0};
+    if (poll(&gone, 1, 0) > 0)
+        return false; /* it lost patience while this process was stopped */
     if (server.profile != NULL) {
         say_error(client, "it is being recorded on somebody's request already");
         return false;
@@ -246,7 +249,8 @@ static int patience_ms(void)
 static void *listen_on(void *unused)
 {
     while (is_ours(server.fd) || open_socket() == MTP_OK) {
-        struct pollfd ready[] = {{server.fd, POLLIN, 0}, {server.client, 0, 0}}; /* a client that hangs up */
+        struct pollfd ready[] = {{server.fd, POLLIN, 0},
+                                 {server.client, POLLRDHUP, 0}}; /* a client that hangs up, or has enough */
         int n = poll(ready, 2, patience_ms());
         if (n == 0 && mtp__is_last_thread())
             exit(0);
