@@ -58,7 +58,8 @@ bool cli_find(const char *in_build, const char *installed, const char *name, cha
 void cli_about_devices(void);
 /* The options of all verbs, at the end of their lists. */
 #define CLI_COMMON_HELP                                                                                      \
-    "      --process PID      only this process, if there are several; main: the main one\n"                 \
+    "      --process PID      only this process, if there are several; main: the main one\n" CLI_MEMORY_HELP
+#define CLI_MEMORY_HELP /* of verbs that read no trace that was there before */                              \
     "      --max-memory SIZE  the most memory to use: 2G, 500M, none (see 'mtprof --help')\n"                \
     "  -h, --help\n"
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */

@@ -8,7 +8,8 @@ static const char help[] =
     "usage: mtprof ps\n\n"
     "Lists the processes that 'mtprof trigger PID' can record: those started by 'mtprof run --wait', and\n"
     "programs with libmtprof that listen (mtp_listen(), or MTPROF_LISTEN=1). Root sees "
-    "everybody's.\n\n" CLI_COMMON_HELP;
+    "everybody's.\n\n"
+    "  -h, --help\n";
 
 static void print_user(uint32_t uid)
 {

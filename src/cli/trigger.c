@@ -17,7 +17,7 @@ static const char help[] =
     "      --stacks           record the call stack of each op and scope\n"
     "      --budget SIZE      memory for records: 256M, 1G\n"
     "  -o, --output OUT       default trigger.PID.mtp; any suffix of 'mtprof export': "
-    "run.json.gz\n" CLI_COMMON_HELP "\n"
+    "run.json.gz\n" CLI_MEMORY_HELP "\n"
     "  mtprof trigger 4711 --seconds 2 --shapes -o step.mtp\n";
 
 enum {

@@ -124,9 +124,14 @@ def not_programs(folder):
     (folder / "bad").chmod(0o755)
     done = run(folder, "./bad")
     check("a_missing_interpreter_is_127", done.code == 127 and "No such file" in done.err, done)
+    for verb in "run", "trigger", "ps":
+        told = subprocess.run([MTPROF, verb, "--help"], capture_output=True, text=True).stdout
+        refused = [o for o in re.findall(r"(?m)^ +(?:-., )?(--[a-z-]+)", told) if "unrecognized" in subprocess.run(
+            [MTPROF, verb, o + "=1"], capture_output=True, text=True).stderr]
+        check(f"the_options_in_the_help_of_{verb}_exist", refused == [], refused)
     for options, words in (([], "which program"), (["-o", "x.py", "true"], ".mtp"), (["--budget", "1", "true"], "--budget"),
                            (["--steps", "5:5", "true"], "--steps"), (["--delay", "x", "true"], "--delay"),
-                           (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
+                           (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--shapes", "--wait", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
         told = subprocess.run([MTPROF, "run", *options], capture_output=True, text=True, cwd=folder)
         check(f"wrong_usage_{options[:1]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
 
@@ -510,6 +515,12 @@ def steps(folder):
     check("python_functions_throughout_if_asked_for", done.names().get("train.py(6): after") == 1, (done.names(), done))
     done = run(folder, PYTHON, "-c", "1", options=["--steps", "3:5", "-o", "n.mtp"])
     check("that_no_step_was_seen_is_said", "no training step was seen" in done.err, done)
+    done = run(folder, PYTHON, "train.py", options=["--steps", "30:50", "-o", "n.mtp"])
+    check("and_that_there_were_too_few", "10 training steps were seen" in done.err and "nothing was recorded" in done.err, done)
+    done = run(folder, PROGRAM, "scopes", "5", options=["--delay", "60", "-o", "n.mtp"])
+    check("and_that_it_ended_before_the_delay", "before --delay was over" in done.err and not (folder / "n.mtp").exists(), done)
+    done = run(folder, "sh", "-c", f"{PROGRAM} scopes 5; rm -r n.mtp.workers", options=["-o", "n.mtp"])
+    check("and_that_the_folder_is_gone", "the folder was removed" in done.err and done.code == 0, done)
 
 
 def listed():

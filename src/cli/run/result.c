@@ -28,6 +28,7 @@ typedef struct found {
     size_t count, room;
     uint64_t bytes, live;
     mtp_ledger lost; /* sums */
+    bool is_gone;    /* the folder: somebody removed it */
 } found;
 
 static bool is_empty(const spool *s)
@@ -73,6 +74,7 @@ static void look(found *f, const char *path)
     while (folder != NULL && (entry = readdir(folder)) != NULL)
         if (cli_ends(entry->d_name, ".mtp"))
             add(f, path, entry->d_name);
+    f->is_gone = folder == NULL && errno == ENOENT;
     if (folder != NULL)
         closedir(folder);
     if (f->count > 0)
@@ -107,7 +109,7 @@ static spool *first_of(const found *f, pid_t pid)
 
 static void tell_end(const run_options *o, const run_ended *ended, const found *f)
 {
-    char how[64] = "", about[96] = "";
+    char how[64] = "", about[96] = "nothing was recorded";
     if (WIFSIGNALED(ended->status))
         snprintf(how, sizeof how, ", ended by %s", strsignal(WTERMSIG(ended->status)));
     else if (WEXITSTATUS(ended->status) != 0)
@@ -115,10 +117,15 @@ static void tell_end(const run_options *o, const run_ended *ended, const found *
     uint64_t events = 0;
     for (size_t i = 0; i < f->count; i++)
         events += f->spool[i].info.spans + f->spool[i].info.memory_events + f->spool[i].info.instants;
-    snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
-             f->count == 1 ? "" : "es");
+    if (f->count > 0)
+        snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
+                 f->count == 1 ? "" : "es");
+    else if (f->is_gone)
+        snprintf(about, sizeof about, "nothing is left: the folder was removed meanwhile");
+    else if (ended->seconds * 1e9 < (double)o->delay_ns)
+        snprintf(about, sizeof about, "nothing was recorded: it ended before --delay was over");
     fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), o->program[0], cli_plain(stderr),
-            ended->seconds, how, f->count == 0 ? "nothing was recorded" : about);
+            ended->seconds, how, about);
 }
 
 static void tell_losses(const found *f)

@@ -164,8 +164,11 @@ static void at_exit(void)
         mtp__run_note(&run.options,
                       "its Python functions are not recorded: the interpreter was told to ignore its "
                       "environment (-I, -E or -S)");
-    if (run.options.by_steps && run.step == 0 && run.has_python)
+    if (run.options.by_steps && run.has_python && run.step == 0)
         mtp__run_note(&run.options, "no training step was seen, so --steps recorded nothing here");
+    else if (run.options.by_steps && run.has_python && run.step < run.options.first_step)
+        mtp__run_note(&run.options, "%llu training steps were seen, so --steps recorded nothing here",
+                      (unsigned long long)run.step);
     pthread_mutex_unlock(&run.lock);
 }
 
