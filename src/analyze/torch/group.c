@@ -49,8 +49,7 @@ static unsigned python_class(const mtp_trace *t, const mtp_averages_options *opt
 {
     if (options->include_python_functions)
         return MTP__CLASS_CPU;
-    bool is_ours = mtp__is_recording(t) || t->has_ledger || t->made_window;
-    return is_ours || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
+    return mtp__is_ours(t) || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
 }
 
 static void set_classes(mtp__group *g)
