@@ -485,7 +485,8 @@ MTP_API mtp_status mtp_tree_held(const mtp_tree *tree, size_t node, size_t part,
 /* --------------------------------------------------------------------------------------------- steps */
 
 /* How each step's time was spent. Steps are ProfilerStep# scopes; without any, the steps marked in the
- * recording; without those, the whole trace counts as one step (is_whole_trace).
+ * recording; without those, the whole trace counts as one step (is_whole_trace). Of several processes that have
+ * such scopes, the one with the lowest number is taken; the work of others does not count.
  *     cpu     at least one thread is in an op or a runtime call. A trace without either uses its scopes
  *             (except the steps' own), and one without scopes its Python functions
  *     device  at least one stream of any device runs a kernel, a copy or a set
@@ -524,6 +525,9 @@ MTP_API mtp_status mtp_steps_create(const mtp_trace *trace, mtp_steps **out);
 MTP_API void mtp_steps_destroy(mtp_steps *steps); /* NULL is fine */
 MTP_API size_t mtp_steps_count(const mtp_steps *steps);
 MTP_API bool mtp_steps_is_whole_trace(const mtp_steps *steps);
+/* The process whose steps they are, and whose work counts, if several have steps (mtp_open_options.process selects
+ * another); else 0. */
+MTP_API int64_t mtp_steps_process(const mtp_steps *steps);
 MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index); /* NULL: no such row */
 /* The longest gaps of all steps (at most 64), longest first. NULL: no more. */
 MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);

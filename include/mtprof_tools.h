@@ -171,6 +171,7 @@ typedef struct mtp_listener {
     uint64_t pid;
     uint32_t uid;
     bool recording; /* now, by whichever profile */
+    bool stopped;   /* by Ctrl-Z, or a debugger: it cannot answer; recording is unknown */
 } mtp_listener;
 /* The processes that listen: this user's; for root, everybody's. *count may exceed room. */
 MTP_API mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count);
@@ -179,17 +180,18 @@ typedef struct mtp_trigger {
     size_t size; /* sizeof(mtp_trigger) */
     uint64_t ns; /* how long to record */
     bool shapes, memory, stacks;
-    uint64_t budget;             /* memory for records; 0: 256 MiB */
-    const char *spool;           /* absolute path of the file that the process writes, as its own user */
-    void (*started)(void *user); /* it is recording now; or NULL */
-    void *user;                  /* borrowed */
+    uint64_t budget;               /* memory for records; 0: 256 MiB */
+    const char *spool;             /* absolute path of the file that the process writes, as its own user */
+    void (*started)(void *user);   /* it is recording now; or NULL */
+    bool (*is_enough)(void *user); /* asked while it records: true ends it now; or NULL */
+    void *user;                    /* borrowed */
 } mtp_trigger;
 #define MTP_TRIGGER_INIT                                                                                     \
     {                                                                                                        \
-        sizeof(mtp_trigger), 5000000000u, false, false, false, 0, NULL, NULL, NULL                           \
+        sizeof(mtp_trigger), 5000000000u, false, false, false, 0, NULL, NULL, NULL, NULL                     \
     }
-/* Has a process that listens record itself, and returns when it has: then the process is as it was before. If this
- * process ends first, the recording ends with it. */
+/* Has a process that listens record itself, and returns when it has: then the process is as it was before, or has ended;
+ * the file has what it did until then. If this process ends first, the recording ends with it. */
 MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger);
 
 /* For our own agents. A detached thread, with a small stack and signals blocked; and whether only such threads are left in

@@ -117,7 +117,8 @@ static int level_of_threads(const view *v)
     int level = BY_NOTHING;
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+        bool counts = !track->on_device && mtp__step_is_of(v, track);
+        for (uint32_t i = track->first; counts && i < track->first + track->count; i++) {
             int of_span = level_of(v, i, false);
             if (of_span == BY_WORK)
                 return BY_WORK;
@@ -189,7 +190,7 @@ static mtp_status walk(const view *v, mtp_steps *s, const bound *bounds, size_t 
         int64_t start = t->start[span];
         for (; at < count && bounds[at].when <= start; at++)
             note(&s->rows[bounds[at].row], &bounds[at], unions);
-        if (!v->is_work(v, span, on_device))
+        if (!v->is_work(v, span, on_device) || !mtp__step_is_of(v, &t->tracks[k]))
             continue;
         if (on_device)
             on_work(v, s, &unions[DEVICE], &last[1], span, true);
@@ -245,6 +246,29 @@ static int64_t number_of(const mtp_trace *t, uint32_t span)
     return strtoll(hash + 1, NULL, 10);
 }
 
+static bool has_steps(const view *v, const mtp__track *track)
+{
+    for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++)
+        if (is_step(v, i))
+            return true;
+    return false;
+}
+
+/* Of several processes with steps (ranks of a distributed program), the first that was started: by its number. What others
+ * do in the meantime, a DataLoader's workers, say, is not work of its steps. */
+static void choose_process(view *v, mtp_steps *s)
+{
+    const mtp_trace *t = v->t;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        if ((v->of == NULL || track->pid != v->of->pid) && has_steps(v, track)) {
+            s->is_one_of_several |= v->of != NULL;
+            v->of = v->of == NULL || track->pid < v->of->pid ? track : v->of;
+        }
+    }
+    s->pid = v->of != NULL ? v->of->pid : 0;
+}
+
 /* Steps that are scopes; out NULL: only counts them. */
 static uint32_t scope_steps(const view *v, mtp_step_row *out)
 {
@@ -252,7 +276,8 @@ static uint32_t scope_steps(const view *v, mtp_step_row *out)
     uint32_t count = 0;
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
-        for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
+        bool counts = !track->on_device && mtp__step_is_of(v, track);
+        for (uint32_t i = track->first; counts && i < track->first + track->count; i++) {
             if (!is_step(v, i))
                 continue;
             if (out != NULL)
@@ -320,7 +345,9 @@ static void count_work(mtp_steps *s, const view *v)
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
         for (uint32_t i = track->first; i < track->first + track->count; i++) {
-            mtp_step_row *row = is_counted(v, i, track->on_device) ? mtp__step_row_at(&c, t->start[i]) : NULL;
+            mtp_step_row *row = is_counted(v, i, track->on_device) && mtp__step_is_of(v, track)
+                                    ? mtp__step_row_at(&c, t->start[i])
+                                    : NULL;
             if (row != NULL)
                 ++*(track->on_device ? &row->kernels : &row->ops);
         }
@@ -373,7 +400,11 @@ mtp_status mtp_steps_create(const mtp_trace *t, mtp_steps **out)
         return MTP_FAIL(MTP_E_NOMEM, "steps");
     s->first_ns = t->first_ns;
     view v;
-    mtp_status status = view_init(&v, t) ? make_rows(s, &v) : MTP_FAIL(MTP_E_NOMEM, "steps");
+    mtp_status status = view_init(&v, t) ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "steps");
+    if (status == MTP_OK) {
+        choose_process(&v, s);
+        status = make_rows(s, &v);
+    }
     if (status == MTP_OK) {
         v.level = level_of_threads(&v);
         v.is_work = is_work;
@@ -404,6 +435,11 @@ void mtp_steps_destroy(mtp_steps *s)
 size_t mtp_steps_count(const mtp_steps *s)
 {
     return s != NULL ? s->count : 0;
+}
+
+int64_t mtp_steps_process(const mtp_steps *s)
+{
+    return s != NULL && s->is_one_of_several ? s->pid : 0;
 }
 
 bool mtp_steps_is_whole_trace(const mtp_steps *s)

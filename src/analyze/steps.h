@@ -20,19 +20,31 @@ struct mtp_steps {
     mtp_step_row *rows;      /* owned: sorted by start */
     uint32_t count, written; /* written: in JSON and CSV */
     bool whole_trace;
-    int64_t first_ns; /* of the trace */
+    int64_t first_ns;       /* of the trace */
+    int64_t pid;            /* the process whose steps these are */
+    bool is_one_of_several; /* other processes have steps, too */
     mtp_step_times mean, p50, max;
     mtp__gap_list gaps[2]; /* of CPU and device together, of the device */
 };
 
 /* What steps.c knows about a trace, for the other parts. */
 typedef struct mtp__step_view {
-    const mtp_trace *t;  /* borrowed */
-    uint8_t *step_names; /* owned: by text id, 1: ProfilerStep# and a number */
-    int level;           /* at which CPU work is counted */
+    const mtp_trace *t;   /* borrowed */
+    uint8_t *step_names;  /* owned: by text id, 1: ProfilerStep# and a number */
+    int level;            /* at which CPU work is counted */
+    const mtp__track *of; /* steps and work of this track's process only; NULL: of all */
     /* Does the span keep the CPU or the device busy? */
     bool (*is_work)(const struct mtp__step_view *v, uint32_t span, bool on_device);
 } mtp__step_view;
+
+/* The tracks of the process whose steps they are. In JSON, devices belong to whoever used them. */
+static inline bool mtp__step_is_of(const mtp__step_view *v, const mtp__track *track)
+{
+    const mtp__track *of = v->of;
+    if (of == NULL || v->t->recording_count > 1)
+        return of == NULL || track->part == of->part;
+    return track->on_device || (track->pid == of->pid && track->pid_text == of->pid_text);
+}
 
 /* Finds the row of an instant, or NULL; fast if instants arrive in order, track by track. */
 typedef struct mtp__step_counting { /* disjoint steps by start; in overlaps, the one started last */

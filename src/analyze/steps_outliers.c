@@ -195,7 +195,7 @@ mtp_status mtp__steps_outliers(mtp_steps *s, const mtp_trace *t, const mtp__step
     if (ok)
         choose_columns(&w);
     for (uint32_t k = 0; ok && w.usual > 0 && k < t->track_count; k++)
-        ok = sum_track(&w, &t->tracks[k], v);
+        ok = !mtp__step_is_of(v, &t->tracks[k]) || sum_track(&w, &t->tracks[k], v);
     if (ok && w.usual > 0)
         explain(&w);
     mtp__free(w.slot);

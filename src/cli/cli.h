@@ -59,7 +59,8 @@ bool cli_find_python(char folder[PATH_MAX]); /* the folder of the Python package
 void cli_about_devices(void);
 /* The options of all verbs, at the end of their lists. */
 #define CLI_COMMON_HELP                                                                                      \
-    "      --process PID      only this process, if there are several; main: the main one\n"                 \
+    "      --process PID      only this process, if there are several; main: the main one\n" CLI_MEMORY_HELP
+#define CLI_MEMORY_HELP /* of verbs that read no trace that was there before */                              \
     "      --max-memory SIZE  the most memory to use: 2G, 500M, none (see 'mtprof --help')\n"                \
     "  -h, --help\n"
 /* Prints a verb's help text (first line "usage: mtprof ...") to stdout; returns CLI_OK. */
@@ -94,6 +95,8 @@ int cli_columns(void);
 int cli_name_width(int beside, int usual);
 /* Prints a name, truncated to the width, without control characters; returns how many columns are left. */
 int cli_print_name(const char *name, size_t length, int width);
+/* A file's name as a shell reads it, and no option of ours. */
+void cli_print_argument(FILE *to, const char *path);
 bool cli_ends(const char *text, const char *with);
 const char *cli_time(double us, char text[24]); /* "1.500ms" */
 const char *cli_time_spaced(double us, const char *space, char text[24]);

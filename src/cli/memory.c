@@ -229,7 +229,9 @@ static void print_blocks(const mtp_trace *trace, const mtp_memory_timeline *time
 static int check_events(const mtp_memory_timeline *timeline, const mtp_memory_info *info)
 {
     if (mtp_memory_timeline_device(timeline, 0) == NULL)
-        return cli_fail(CLI_INPUT, "the trace has no memory events; record it with profile_memory");
+        return cli_fail(
+            CLI_INPUT,
+            "the trace has no memory events; record it with profile_memory, or 'mtprof run --memory'");
     if (info->allocations + info->frees == 0 && info->preexisting_bytes == 0) {
         char names[256] = "";
         const char *name;

@@ -8,7 +8,8 @@ static const char help[] =
     "usage: mtprof ps\n\n"
     "Lists the processes that 'mtprof trigger PID' can record: those started by 'mtprof run --wait', and\n"
     "programs with libmtprof that listen (mtp_listen(), or MTPROF_LISTEN=1). Root sees "
-    "everybody's.\n\n" CLI_COMMON_HELP;
+    "everybody's.\n\n"
+    "  -h, --help\n";
 
 static void print_user(uint32_t uid)
 {
@@ -61,7 +62,7 @@ int cli_ps(int argc, char **argv)
     for (size_t i = 0; i < count; i++) {
         printf("%10llu  ", (unsigned long long)found[i].pid);
         print_user(found[i].uid);
-        printf("%-11s", found[i].recording ? "recording" : "idle");
+        printf("%-11s", found[i].stopped ? "stopped" : found[i].recording ? "recording" : "idle");
         print_command(found[i].pid, width);
     }
     if (count == 0)

@@ -30,7 +30,7 @@ static const char help[] =
     "      --duration S       record so many seconds\n"
     "      --steps A:B        record training steps A to B-1: a step ends when an optimizer has stepped\n"
     "      --wait             record nothing until 'mtprof trigger PID' asks for it\n"
-    "  -m MODULE              run a Python module, as python3 -m does\n" CLI_COMMON_HELP "\n"
+    "  -m MODULE              run a Python module, as python3 -m does\n" CLI_MEMORY_HELP "\n"
     "  mtprof run -- python3 train.py 10\n"
     "  mtprof run --shapes --memory -o train.json.gz train.py\n"
     "  mtprof run --keep-newest --budget 64M ./server\n\n"
@@ -142,8 +142,11 @@ static int check(const run_options *o)
 {
     if (o->program[0] == NULL || o->program[0][0] == 0)
         return cli_fail(CLI_USAGE, "which program? 'mtprof run [options] -- PROGRAM [ARGUMENTS]'");
-    if (o->wait && (o->output != NULL || o->delay_ns != 0 || o->duration_ns != 0 || o->steps != NULL))
-        return cli_fail(CLI_USAGE, "--wait records nothing by itself: 'mtprof trigger' has -o and --seconds");
+    if (o->wait && (o->output != NULL || o->delay_ns != 0 || o->duration_ns != 0 || o->steps != NULL ||
+                    o->shapes || o->memory || o->stacks || o->newest || o->budget != 0))
+        return cli_fail(CLI_USAGE,
+                        "--wait records nothing by itself: give 'mtprof trigger' what to record: -o, "
+                        "--seconds, --shapes, --memory, --stacks, --budget");
     if (o->steps != NULL && (o->delay_ns != 0 || o->duration_ns != 0))
         return cli_fail(CLI_USAGE, "--steps, or --delay and --duration, not both");
     if (o->output != NULL && !run_check_output(o->output))

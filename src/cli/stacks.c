@@ -55,7 +55,10 @@ int cli_stacks(int argc, char **argv)
         mtp_status status = mtp_trace_folded(trace, metric, count, &lines);
         if (status == MTP_OK && lines.bytes == 0) {
             mtp_file_abandon(out.file);
-            code = cli_fail(CLI_INPUT, "the trace has no stacks with %s; record it using with_stack", metric);
+            code = cli_fail(
+                CLI_INPUT,
+                "the trace has no stacks with %s; record it using with_stack, or 'mtprof run --stacks'",
+                metric);
         } else {
             code = cli_close(&out, status);
         }

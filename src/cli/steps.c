@@ -9,7 +9,8 @@ static const char help[] =
     "usage: mtprof steps [options] TRACE\n\n"
     "For each step (ProfilerStep#N, or prof.step()): its time, and how much of it the CPU was in ops or\n"
     "runtime calls, a device ran kernels or copies, and neither was busy (idle). CPU and device overlap,\n"
-    "so these may add up to more than the step. A trace without steps counts as one step.\n\n"
+    "so these may add up to more than the step. A trace without steps counts as one step. Of several\n"
+    "processes that have steps, those of the first are shown; what other processes do does not count.\n\n"
     "A step that took far longer or shorter than most is marked with *, and what took more or less time\n"
     "than usual is listed: own time of ops and kernels, or idle time. Then the longest gaps of all steps:\n"
     "how long nothing ran, when, after what, before what, and in which function or annotation.\n\n"
@@ -138,6 +139,9 @@ static int run(const char *path, const char *output, bool json, bool csv, int64_
         return code;
     mtp_status status = mtp_steps_create(trace, &steps);
     cli_out out;
+    if (mtp_steps_process(steps) != 0)
+        cli_note("several processes have steps; these are those of process %lld: --process selects another",
+                 (long long)mtp_steps_process(steps));
     if (status != MTP_OK) {
         code = cli_fail_status(status);
     } else if (!json && !csv) {

@@ -46,6 +46,14 @@ const char *cli_time(double us, char text[24])
 
 /* -------------------------------------------------------------------------------------------- names */
 
+void cli_print_argument(FILE *to, const char *path)
+{
+    fputs(path[0] == '-' ? "'./" : "'", to);
+    for (const char *p = path; *p != 0; p++)
+        *p == '\'' ? fputs("'\\''", to) : fputc(*p, to);
+    fputc('\'', to);
+}
+
 /* Control characters are never sent to the terminal. */
 int cli_print_name(const char *name, size_t length, int width)
 {

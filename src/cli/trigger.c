@@ -1,5 +1,6 @@
 /* cli/trigger.c - mtprof trigger: has a process that runs record itself for some seconds. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ static const char help[] =
     "      --stacks           record the call stack of each op and scope\n"
     "      --budget SIZE      memory for records: 256M, 1G\n"
     "  -o, --output OUT       default trigger.PID.mtp; any suffix of 'mtprof export': "
-    "run.json.gz\n" CLI_COMMON_HELP "\n"
+    "run.json.gz\n" CLI_MEMORY_HELP "\n"
     "  mtprof trigger 4711 --seconds 2 --shapes -o step.mtp\n";
 
 enum {
@@ -27,9 +28,26 @@ enum {
     BUDGET
 };
 
+static volatile sig_atomic_t interrupted;
+
+/* Once; another one ends us. */
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static bool is_enough(void *user)
+{
+    (void)user;
+    return interrupted != 0;
+}
+
 static void started(void *user)
 {
     const mtp_trigger *t = user;
+    const struct sigaction once = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigaction(SIGINT, &once, NULL);
+    sigaction(SIGTERM, &once, NULL);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "mtprof trigger: recording for %.3g s; Ctrl-C ends it\n", (double)t->ns / 1e9);
 }
@@ -47,6 +65,7 @@ static int record(uint64_t pid, mtp_trigger *t, const char *output)
         return cli_fail(CLI_USAGE, "-o: %s", mtp__reason(ENAMETOOLONG));
     t->spool = path;
     t->started = started;
+    t->is_enough = is_enough;
     t->user = t;
     mtp_status status = mtp_trigger_process(pid, t);
     if (status != MTP_OK)

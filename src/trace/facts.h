@@ -64,6 +64,12 @@ static inline bool mtp__is_torchs(const mtp_trace *t)
     return !mtp__is_recording(t) && !t->has_ledger;
 }
 
+/* One of our recordings, or what we exported of one, whether it was stopped or not. */
+static inline bool mtp__is_ours(const mtp_trace *t)
+{
+    return mtp__is_recording(t) || t->has_ledger || t->made_window;
+}
+
 /* Metadata as torch writes it, "with_flops": 1; our own traces have flags. */
 bool mtp__was_recorded(const mtp_trace *t, uint32_t flag, const char *key);
 /* torch's time zero, when the profiler started: the span "PyTorch Profiler (0)". */

@@ -162,9 +162,11 @@ torch.ones(4).digamma()
 def test_on_demand(tmp_path):
     (tmp_path / "serve.py").write_text("""
 import sys, time, torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
 print("ready", flush=True)
 while not sys.stdin.closed:
     torch.ones(64).erfinv()
+    optimizer.step()
     time.sleep(0.001)
 """)
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
@@ -175,12 +177,15 @@ while not sys.stdin.closed:
         assert job.stdout.readline() == "ready\n"
         listed = subprocess.run([MTPROF, "ps"], env=environment, capture_output=True, text=True).stdout
         pid = re.search(r"^\s*(\d+)", listed, re.M)[1]
+        assert "/mtprof_torch-" in pathlib.Path(f"/proc/{pid}/maps").read_text(), "who triggers would wait for the compiler"
         for kind in (["--shapes"], []):
             told = subprocess.run([MTPROF, "trigger", pid, "--seconds", "0.5", *kind, "-o", str(tmp_path / "part.mtp")], env=environment,
                                   capture_output=True, text=True, timeout=120)
             assert told.returncode == 0, told.stderr
             found = [event for event in events(tmp_path / "part.mtp") if event.name == "aten::erfinv"]
             assert len(found) > 10 and bool(found[0].input_shapes) == bool(kind)
+            steps = [int(name.partition("#")[2]) for name in names(tmp_path / "part.mtp") if name.startswith("ProfilerStep#")]
+            assert abs(len(steps) - len(found)) <= 2 and steps == list(range(steps[0], steps[0] + len(steps)))
         assert job.poll() is None
     finally:
         os.kill(int(pid), signal.SIGTERM)

@@ -92,6 +92,27 @@ static void an_only_child_of_the_same_name_is_absorbed_with_all_its_generations(
     finish(a, t);
 }
 
+static void python_functions_that_call_themselves_are_counted_each_time(void **state)
+{
+    (void)state;
+    mtp_averages_options with = MTP_AVERAGES_OPTIONS_INIT;
+    with.include_python_functions = true;
+    for (int torchs = 0; torchs < 2; torchs++) {
+        mtp_trace *t = made_begin();
+        uint32_t k = made_thread(t, 1);
+        for (int i = 0; i < 5; i++)
+            made_span(t, k, i * 1000, 10000 - i * 1000, "x.py(1): f", MTP__CATEGORY_PYTHON_FUNCTION);
+        if (torchs)
+            as_kineto(t, true);
+        mtp_averages *a = rows_by(made_end(t), with);
+        const mtp_row *row = op_row(a, "x.py(1): f");
+        assert_int_equal(row->count, torchs ? 1 : 5);
+        assert_us(row->cpu_time_total, torchs ? 10 : 30);
+        assert_us(row->self_cpu_time_total, 10);
+        finish(a, t);
+    }
+}
+
 static void one_of_two_children_is_not_absorbed_whichever_comes_first(void **state)
 {
     (void)state;
@@ -529,6 +550,7 @@ int main(void)
         TEST(a_span_that_is_outlasted_is_no_parent_from_then_on),
         TEST(threads_do_not_nest_in_each_other),
         TEST(an_only_child_of_the_same_name_is_absorbed_with_all_its_generations),
+        TEST(python_functions_that_call_themselves_are_counted_each_time),
         TEST(one_of_two_children_is_not_absorbed_whichever_comes_first),
         TEST(a_scope_absorbs_an_op_of_its_name_and_stays_a_scope),
         TEST(steps_are_one_row_and_utility_ops_are_none),

@@ -236,14 +236,17 @@ python_functions_have_rows_if_asked_for_and_count_from_the_release_that_writes_h
     (void)state;
     mtp_averages_options with = MTP_AVERAGES_OPTIONS_INIT;
     with.include_python_functions = true;
-    for (int newer = 0; newer < 2; newer++) {
+    for (int file = 0; file < 4; file++) {
+        bool newer = file > 0;
         mtp_trace *t = made_begin();
         uint32_t k = made_thread(t, 100);
         made_scope(t, k, 0, 12000, "step");
         made_span(t, k, 0, 10000, "x.py(1): f", MTP__CATEGORY_PYTHON_FUNCTION);
         made_op(t, k, 1000, 2000, "aten::mm");
         made_memory(t, k, 15000, 1, 10);
-        as_kineto(t, newer != 0);
+        as_kineto(t, file == 1);
+        t->has_ledger = file == 2; /* exported by us, a recording that was stopped or not */
+        t->made_window = file >= 2;
         mtp_averages *a = rows_of(made_end(t));
         assert_int_equal(mtp_averages_count(a), 3);
         assert_int_equal(op_row(a, "[memory]")->count, 1);

@@ -124,9 +124,14 @@ def not_programs(folder):
     (folder / "bad").chmod(0o755)
     done = run(folder, "./bad")
     check("a_missing_interpreter_is_127", done.code == 127 and "No such file" in done.err, done)
+    for verb in "run", "trigger", "ps":
+        told = subprocess.run([MTPROF, verb, "--help"], capture_output=True, text=True).stdout
+        refused = [o for o in re.findall(r"(?m)^ +(?:-., )?(--[a-z-]+)", told) if "unrecognized" in subprocess.run(
+            [MTPROF, verb, o + "=1"], capture_output=True, text=True).stderr]
+        check(f"the_options_in_the_help_of_{verb}_exist", refused == [], refused)
     for options, words in (([], "which program"), (["-o", "x.py", "true"], ".mtp"), (["--budget", "1", "true"], "--budget"),
                            (["--steps", "5:5", "true"], "--steps"), (["--delay", "x", "true"], "--delay"),
-                           (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
+                           (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--shapes", "--wait", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
         told = subprocess.run([MTPROF, "run", *options], capture_output=True, text=True, cwd=folder)
         check(f"wrong_usage_{options[:1]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
 
@@ -140,6 +145,16 @@ def outputs(folder):
     name = os.fsdecode(b"caf\xe9 %n.mtp")
     done = run(folder, PROGRAM, "fork", "2", options=["-o", name])
     check("names_of_any_bytes_work", (folder / name).exists() and len(list((folder / (name + ".workers")).iterdir())) == 2, done)
+    done = run(folder, PROGRAM, "scopes", "5", "0", "\t\"ä\\日本", b"\xff\xe6", options=["-o", "line.json"])
+    line = json.loads((folder / "line.json").read_text())["command_line"]
+    check("the_command_line_is_the_user_s_text", line == PROGRAM + ' scopes 5 0 \t"ä\\日本 \ufffd\ufffd', line)
+    for name in "-it's $HOME.mtp", "x.json", "x.csv", "x.memory.json.gz", "x.et.json":
+        done = run(folder, PROGRAM, "scopes", "5", options=["-o", name])
+        lines = [line.split("   ")[-1 if "table" in line else -2].strip() for line in done.err.splitlines() if " mtprof " in line]
+        ends = [subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True,
+                               env=environment(PATH=os.path.dirname(MTPROF) + ":/usr/bin:/bin")).returncode for line in lines]
+        check(f"the_commands_that_are_told_work_{name}", ends == {".mtp": [0, 0], "json": [0]}.get(name[-4:] * (name != "x.et.json"), []),
+              (lines, ends, done))
     (folder / "sub").mkdir()
     done = run(folder, PROGRAM, options=["-o", "sub"])
     check("a_folder_is_no_output", done.code == 2 and done.out == "", done)
@@ -173,6 +188,23 @@ def earlier_files(folder):
     done = run(folder, PROGRAM, "scopes", "5", options=["-o", "busy.mtp"])
     check("what_a_killed_mtprof_run_left_is_kept", "busy.1.mtp.workers" in done.files and "kept as" in done.err and
           any(n.startswith("busy.1.mtp.workers/") for n in done.spools), done)
+
+
+@test
+def at_once(folder):
+    """Runs that begin at the same time and have the same output: one of them has it, the others are refused."""
+    told = []
+    for _ in range(12):
+        runs = [subprocess.Popen([MTPROF, "run", "sh", "-c", f"{PROGRAM} scopes 5; cat"], cwd=folder, env=environment(),
+                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(6)]
+        for _ in range(100):  # the one that has it ends when its input does
+            if sum(r.poll() is None for r in runs) <= 1:
+                break
+            time.sleep(0.1)
+        ends = [(r.communicate("")[1], r.returncode) for r in runs]
+        told.append(sorted((code, "5 events of 1 process" in err) for err, code in ends))
+    check("runs_that_begin_at_once_do_not_share_an_output", all(t == [(0, True)] + 5 * [(4, False)] for t in told), told)
+    check("and_leave_nothing_else", sorted(p.name for p in folder.iterdir()) == ["run.mtp"], sorted(folder.rglob("*")))
 
 
 @test
@@ -483,6 +515,12 @@ def steps(folder):
     check("python_functions_throughout_if_asked_for", done.names().get("train.py(6): after") == 1, (done.names(), done))
     done = run(folder, PYTHON, "-c", "1", options=["--steps", "3:5", "-o", "n.mtp"])
     check("that_no_step_was_seen_is_said", "no training step was seen" in done.err, done)
+    done = run(folder, PYTHON, "train.py", options=["--steps", "30:50", "-o", "n.mtp"])
+    check("and_that_there_were_too_few", "10 training steps were seen" in done.err and "nothing was recorded" in done.err, done)
+    done = run(folder, PROGRAM, "scopes", "5", options=["--delay", "60", "-o", "n.mtp"])
+    check("and_that_it_ended_before_the_delay", "before --delay was over" in done.err and not (folder / "n.mtp").exists(), done)
+    done = run(folder, "sh", "-c", f"{PROGRAM} scopes 5; rm -r n.mtp.workers", options=["-o", "n.mtp"])
+    check("and_that_the_folder_is_gone", "the folder was removed" in done.err and done.code == 0, done)
 
 
 def listed():
@@ -497,6 +535,12 @@ def child_of(pid):
     return int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()[0])
 
 
+def until_listed(pid, state):
+    deadline = time.time() + 10
+    while time.time() < deadline and not re.search(rf"^ *{pid} .* {state} ", listed(), re.M):
+        time.sleep(0.05)
+
+
 @test
 def on_demand(folder):
     program = started(folder, PROGRAM, "wait", "12", options=["--wait"])
@@ -509,26 +553,41 @@ def on_demand(folder):
     told = trigger(pid, "--seconds", "0.2", "-o", "t.json.gz", cwd=folder)
     check("in_any_format", told.returncode == 0 and (folder / "t.json.gz").exists() and not (folder / "t.json.gz.mtp").exists(), told)
     long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "long.mtp"], cwd=folder, stderr=subprocess.PIPE)
-    deadline = time.time() + 10
-    while time.time() < deadline and not re.search(rf"^ *{pid} .* recording ", listed(), re.M):
-        time.sleep(0.05)
+    until_listed(pid, "recording")
     check("while_it_records_that_is_listed", re.search(rf"^ *{pid} .* recording ", listed(), re.M), listed())
     told = trigger(pid, "--seconds", "1", "-o", "second.mtp", cwd=folder)
     check("a_second_request_is_refused", told.returncode == 3 and "already" in told.stderr, told)
-    long.send_signal(signal.SIGINT)
+    long.kill()
     long.communicate()
-    deadline = time.time() + 10
-    while time.time() < deadline and not re.search(rf"^ *{pid} .* idle ", listed(), re.M):
-        time.sleep(0.05)
+    until_listed(pid, "idle")
     info = subprocess.run([MTPROF, "info", folder / "long.mtp"], capture_output=True, text=True).stdout
     check("a_request_that_is_given_up_ends_the_recording", re.search(rf"^ *{pid} .* idle ", listed(), re.M) and "stopped" in info, info)
+    long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "int.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    until_listed(pid, "recording")
+    long.send_signal(signal.SIGINT)
+    table = long.communicate()[0]
+    check("one_that_is_interrupted_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and
+          json.loads((folder / "int.json").read_text())["traceEvents"] and not (folder / "int.json.mtp").exists(), (long.returncode, table))
+    os.kill(pid, signal.SIGSTOP)
+    until_listed(pid, "stopped")
+    told = trigger(pid, "--seconds", "1", "-o", "stopped.mtp", cwd=folder)
+    os.kill(pid, signal.SIGCONT)
+    until_listed(pid, "idle")
+    check("a_stopped_process_is_listed_and_refused", told.returncode == 3 and "is stopped" in told.stderr and
+          not (folder / "stopped.mtp").exists(), told)
     told = trigger(pid, "--seconds", "1", "-o", "/no/such/folder/t.mtp")
     check("a_file_that_cannot_be_written_is_told", told.returncode == 3 and "No such file" in told.stderr, told)
     why = nobody_can_run()
     told = trigger(pid, preexec=as_nobody) if not why else None
     check("another_user_is_refused", why or (told.returncode == 3 and "another user" in told.stderr), told, skip=why)
+    long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "ended.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    until_listed(pid, "recording")
+    time.sleep(0.5)
     program.terminate()
     program.communicate()
+    table = long.communicate()[0]
+    check("one_whose_process_ends_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and
+          (folder / "ended.json").exists() and not (folder / "ended.json.mtp").exists(), (long.returncode, table))
     check("it_ends_as_it_would", program.returncode == -signal.SIGTERM, program.returncode)
     check("and_is_not_listed_any_more", str(pid) not in listed(), listed())
     for what, words in ((str(os.getpid()), "does not listen"), ("999999999", "no process"), ("x", "not a process")):

@@ -318,6 +318,34 @@ static void steps_may_overlap(void **state)
     mtp_trace_destroy(t);
 }
 
+/* Ranks of a distributed program, and a DataLoader's worker, which is busy while its trainer waits. */
+static void steps_are_those_of_one_process_and_so_is_their_work(void **state)
+{
+    (void)state;
+#define EVENT(category, name, pid, ts, dur)                                                                  \
+    "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": \"" name "\", \"pid\": " pid ", \"tid\": " pid     \
+    ", \"ts\": " ts ", \"dur\": " dur "}"
+    mtp_trace *t = made_from_json(EVENT("user_annotation", "ProfilerStep#1", "12", "5", "20") ", " EVENT(
+        "cpu_op", "aten::mm", "12", "6",
+        "9") ", " EVENT("user_annotation", "ProfilerStep#1", "10", "10",
+                        "10") ", " EVENT("cpu_op", "aten::mm", "10", "11",
+                                         "2") ", " EVENT("cpu_op", "aten::stack", "11", "12", "7"));
+#undef EVENT
+    mtp_steps *s = steps_of(t);
+    assert_int_equal(mtp_steps_count(s), 1);
+    assert_int_equal(mtp_steps_process(s), 10);
+    assert_times(s, 0, 10000, 2000, 0, 0, 8000);
+    assert_counts(s, 0, 1, 0);
+    assert_int_equal(mtp_steps_gap_count(s, false), 2);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+    t = two_steps();
+    s = steps_of(t);
+    assert_int_equal(mtp_steps_process(s), 0);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
 /* Against a count of every nanosecond. */
 static void busy_times_are_those_of_a_plain_count(void **state)
 {
@@ -641,6 +669,7 @@ int main(void)
         TEST(work_of_every_accelerator_is_device_time),
         TEST(calls_of_every_accelerators_runtime_are_cpu_time),
         TEST(steps_may_overlap),
+        TEST(steps_are_those_of_one_process_and_so_is_their_work),
         TEST(busy_times_are_those_of_a_plain_count),
         TEST(spans_of_many_tracks_come_in_one_order),
         TEST(steps_are_written_as_json_and_csv),

@@ -44,12 +44,12 @@ static bool has_metadata(const mtp_trace *t, const char *key)
 }
 
 /* Python calls are events for torch since 2.12; since 2.15 they have no rows unless requested. The writer's
- * version is recognised by "host_name", which came with 2.12. Our own traces follow the newest rule. */
+ * version is recognised by "host_name", which came with 2.12. Our own traces follow the newest rule, as JSON, too. */
 static unsigned python_class(const mtp_trace *t, const mtp_averages_options *options)
 {
     if (options->include_python_functions)
         return MTP__CLASS_CPU;
-    return mtp__is_recording(t) || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
+    return mtp__is_ours(t) || has_metadata(t, "host_name") ? MTP__CLASS_PYTHON : MTP__CLASS_NONE;
 }
 
 static void set_classes(mtp__group *g)

@@ -2,7 +2,8 @@
  *
  * torch's rules. A span is the child of the innermost earlier span on its thread that contains it; one that
  * it begins in but outlasts is closed. A parent and an only child of the same name are one event: the
- * parent's, with the child's children, and with the child's device work instead of its own. Self is the total
+ * parent's, with the child's children, and with the child's device work instead of its own; but in our own recordings a Python
+ * function that calls itself is called as often as it is. Self is the total
  * minus the direct children. An event is added to its row when it has ended; one that may yet be absorbed is
  * held until its parent has a second child, or ends.
  */
@@ -187,6 +188,12 @@ static void absorb(frame *f, extra *x, const stack *k, bool full)
     x->work = child->work;
 }
 
+/* torch's rule is for ops; it applies it to Python functions, too. */
+static bool is_recursion(const mtp_trace *t, uint32_t span)
+{
+    return t->category[span] == MTP__CATEGORY_PYTHON_FUNCTION && mtp__is_ours(t);
+}
+
 static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k, const bool full)
 {
     frame *f = &k->at[--k->depth];
@@ -207,7 +214,8 @@ static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k
         mtp__count(&above->child_memory[0], x->memory[0]);
         mtp__count(&above->child_memory[1], x->memory[1]);
     }
-    if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0)) {
+    if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0) &&
+        !is_recursion(w->g->t, f->span)) {
         k->held = *f;
         if (full)
             k->held_more = *x;

@@ -6,6 +6,9 @@
  *   was never stopped, or left by a `mtprof run` that was killed    it is kept as run.1.mtp (and its folder)
  *   anything else                                                   it is set aside, and deleted when there is something
  *                                                                   to replace it
+ *
+ * Several runs may ask for the same names at once: who looks at them and takes or leaves them holds a lock on the folder
+ * that they are in.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -181,17 +184,45 @@ static int clear_the_way(const run_place *p)
     return CLI_OK;
 }
 
-void run_place_restore(const run_place *p)
+/* Until the descriptor is closed, no other run takes or leaves names in OUT's folder. -1: the file system has no such
+ * locks, or the folder cannot be read. */
+static int lock_names(const run_place *p)
 {
-    char aside[PATH_MAX];
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(p->out, '/') - p->out) + 1, p->out);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    return fd;
+}
+
+static void unlock_names(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
+
+/* With the lock: our own files are removed, and the folder if it is empty. From now on the names are not ours. */
+static void give_up(run_place *p, bool restore)
+{
+    char path[PATH_MAX];
+    with(p->folder, "/", MARKER, path);
+    if (p->marker >= 0)
+        unlink(path);
+    rmdir(p->folder);
+    with(p->out, ASIDE, "", path);
+    if (restore && !exists(p->out))
+        move(path, p->out);
+    p->out[0] = 0;
+}
+
+void run_place_restore(run_place *p)
+{
     if (p->out[0] == 0)
         return;
-    with(p->folder, "/", MARKER, aside);
-    unlink(aside);
-    rmdir(p->folder);
-    with(p->out, ASIDE, "", aside);
-    if (!exists(p->out))
-        move(aside, p->out);
+    int lock = lock_names(p);
+    give_up(p, true);
+    unlock_names(lock);
 }
 
 void run_place_forget(const run_place *p)
@@ -228,9 +259,29 @@ static int make_absolute(const char *output, char path[PATH_MAX])
     return n < PATH_MAX - (int)sizeof(ASIDE FOLDER) ? 0 : ENAMETOOLONG;
 }
 
-int run_place_take(run_place *p, const char *output)
+/* With the lock. Exit code. */
+static int take(run_place *p)
 {
     char marker[PATH_MAX];
+    int code = clear_the_way(p);
+    if (code != CLI_OK) {
+        p->out[0] = 0;
+        return code;
+    }
+    if (mkdir(p->folder, 0700) != 0) {
+        code = cli_fail(CLI_OUTPUT, "%s cannot be created: %s", p->folder, mtp__reason(errno));
+        give_up(p, true);
+        return code;
+    }
+    with(p->folder, "/", MARKER, marker);
+    p->marker = open(marker, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (p->marker >= 0)
+        flock(p->marker, LOCK_EX | LOCK_NB);
+    return CLI_OK;
+}
+
+int run_place_take(run_place *p, const char *output)
+{
     if (!open_notes(p))
         p->notes_name[0] = 0;
     if (output == NULL)
@@ -242,31 +293,17 @@ int run_place_take(run_place *p, const char *output)
     }
     p->shown = output;
     with(p->out, "", FOLDER, p->folder);
-    int code = clear_the_way(p);
-    if (code != CLI_OK) {
-        p->out[0] = 0;
-        return code;
-    }
-    if (mkdir(p->folder, 0700) != 0) {
-        code = cli_fail(CLI_OUTPUT, "%s cannot be created: %s", p->folder, mtp__reason(errno));
-        run_place_restore(p);
-        p->out[0] = 0;
-        return code;
-    }
-    with(p->folder, "/", MARKER, marker);
-    p->marker = open(marker, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (p->marker >= 0)
-        flock(p->marker, LOCK_EX | LOCK_NB);
-    return CLI_OK;
+    int lock = lock_names(p), code = take(p);
+    unlock_names(lock);
+    return code;
 }
 
 void run_place_leave(run_place *p)
 {
-    char marker[PATH_MAX];
     if (p->out[0] != 0) {
-        with(p->folder, "/", MARKER, marker);
-        unlink(marker);
-        rmdir(p->folder);
+        int lock = lock_names(p);
+        give_up(p, false);
+        unlock_names(lock);
     }
     if (p->marker >= 0)
         close(p->marker);

@@ -28,6 +28,7 @@ typedef struct found {
     size_t count, room;
     uint64_t bytes, live;
     mtp_ledger lost; /* sums */
+    bool is_gone;    /* the folder: somebody removed it */
 } found;
 
 static bool is_empty(const spool *s)
@@ -73,6 +74,7 @@ static void look(found *f, const char *path)
     while (folder != NULL && (entry = readdir(folder)) != NULL)
         if (cli_ends(entry->d_name, ".mtp"))
             add(f, path, entry->d_name);
+    f->is_gone = folder == NULL && errno == ENOENT;
     if (folder != NULL)
         closedir(folder);
     if (f->count > 0)
@@ -107,7 +109,7 @@ static spool *first_of(const found *f, pid_t pid)
 
 static void tell_end(const run_options *o, const run_ended *ended, const found *f)
 {
-    char how[64] = "", about[96] = "";
+    char how[64] = "", about[96] = "nothing was recorded";
     if (WIFSIGNALED(ended->status))
         snprintf(how, sizeof how, ", ended by %s", strsignal(WTERMSIG(ended->status)));
     else if (WEXITSTATUS(ended->status) != 0)
@@ -115,10 +117,15 @@ static void tell_end(const run_options *o, const run_ended *ended, const found *
     uint64_t events = 0;
     for (size_t i = 0; i < f->count; i++)
         events += f->spool[i].info.spans + f->spool[i].info.memory_events + f->spool[i].info.instants;
-    snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
-             f->count == 1 ? "" : "es");
+    if (f->count > 0)
+        snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
+                 f->count == 1 ? "" : "es");
+    else if (f->is_gone)
+        snprintf(about, sizeof about, "nothing is left: the folder was removed meanwhile");
+    else if (ended->seconds * 1e9 < (double)o->delay_ns)
+        snprintf(about, sizeof about, "nothing was recorded: it ended before --delay was over");
     fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), o->program[0], cli_plain(stderr),
-            ended->seconds, how, f->count == 0 ? "nothing was recorded" : about);
+            ended->seconds, how, about);
 }
 
 static void tell_losses(const found *f)
@@ -163,20 +170,43 @@ bool run_table(const mtp_trace *trace, FILE *to)
     return of_python;
 }
 
+/* Do other verbs read it? Of the formats with other suffixes, only the numbers in them are left. */
+static bool is_trace(const char *path)
+{
+    static const char *const results[] = {".et.json", ".memory.json", ".memory.raw.json", ".averages.json"};
+    char plain[PATH_MAX];
+    snprintf(plain, sizeof plain, "%.*s", (int)(strlen(path) - (cli_ends(path, ".gz") ? 3 : 0)), path);
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (cli_ends(plain, results[i]))
+            return false;
+    return cli_ends(plain, ".mtp") || cli_ends(plain, ".json");
+}
+
 static void tell_files(const run_place *place, size_t others, uint64_t bytes, bool of_python)
 {
     struct stat st;
+    char json[PATH_MAX];
     const char *out = place->shown;
     double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
     fprintf(stderr, "written  %s (%.1f MB)", out, size);
     if (others > 0)
         fprintf(stderr, ", and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
                 others == 1 ? "" : "es", (double)bytes / 1e6 - size);
-    fprintf(stderr, "\nmore     mtprof table --sort self_cpu_time_total%s '%s'\n",
-            of_python ? " --python-functions" : "", out);
-    if (cli_ends(out, ".mtp"))
-        fprintf(stderr, "         mtprof export '%s' -o '%.*s.json.gz'   for ui.perfetto.dev\n", out,
-                (int)(strlen(out) - 4), out);
+    fputc('\n', stderr);
+    if (!is_trace(out))
+        return;
+    fprintf(stderr, "more     mtprof table --sort self_cpu_time_total%s ",
+            of_python ? "--python-functions " : "");
+    cli_print_argument(stderr, out);
+    fputc('\n', stderr);
+    if (!cli_ends(out, ".mtp"))
+        return;
+    snprintf(json, sizeof json, "%.*s.json.gz", (int)(strlen(out) - 4), out);
+    fputs("         mtprof export ", stderr);
+    cli_print_argument(stderr, out);
+    fputs(" -o ", stderr);
+    cli_print_argument(stderr, json);
+    fputs("   for ui.perfetto.dev\n", stderr);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the files */
@@ -207,7 +237,7 @@ static void delete_spools(const found *f)
             unlink(f->spool[i].path);
 }
 
-void run_result(const run_options *o, const run_place *place, const run_ended *ended)
+void run_result(const run_options *o, run_place *place, const run_ended *ended)
 {
     found f = {.spool = NULL};
     int code;

@@ -63,10 +63,10 @@ bool run_plain_file(char path[PATH_MAX]); /* absolute */
 /* place.c */
 /* Before the program starts. What has the output's name is set aside, unless it must be kept. Exit code. */
 int run_place_take(run_place *place, const char *output); /* NULL: nothing will be recorded */
-void run_place_restore(const run_place *place); /* nothing was recorded: what was set aside is back */
-void run_place_forget(const run_place *place);  /* what was set aside is deleted */
-void run_place_leave(run_place *place);         /* our own files are removed, and the folder if it is empty */
-bool run_is_live(const char *path);             /* is a process recording into this file? */
+void run_place_restore(run_place *place);      /* nothing was recorded: what was set aside is back */
+void run_place_forget(const run_place *place); /* what was set aside is deleted */
+void run_place_leave(run_place *place);        /* our own files are removed, and the folder if it is empty */
+bool run_is_live(const char *path);            /* is a process recording into this file? */
 bool run_check_output(
     const char *path); /* has it a suffix that we can write? false: the reason was printed */
 
@@ -84,5 +84,5 @@ void run_notes_print(void);
 /* result.c: collects what was recorded and prints it */
 bool run_table(const mtp_trace *trace,
                FILE *to); /* true: of Python functions, because there is nothing else */
-void run_result(const run_options *options, const run_place *place, const run_ended *ended);
+void run_result(const run_options *options, run_place *place, const run_ended *ended);
 #endif

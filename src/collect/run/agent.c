@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/utf8.h"
 #include "collect/run/run.h"
 
 #define LOOK_NS 2000000000u
@@ -28,6 +29,7 @@ static struct {
     char spool[PATH_MAX + 64]; /* pattern */
     pid_t pid;                 /* 0: the agent does nothing */
     mtp_profile *profile;      /* owned; NULL: not yet */
+    mtp_profile *asked;        /* borrowed: records on somebody's request; NULL: none */
     bool wanted; /* it should be recording, and is, unless the program runs a profile of its own */
     bool is_python, has_python; /* the program is an interpreter; it has attached itself */
     uint64_t step;
@@ -63,7 +65,28 @@ static void on_warning(void *user, mtp_warning code, const char *text)
         mtp__run_note(&run.options, "%s", text);
 }
 
-/* The process's name and command line, as JSON texts: readers show them with its rows. */
+/* text as a JSON string, with spaces for zeros; out has room for 6 bytes each and 3. */
+static void quote(const char *text, size_t length, char *out)
+{
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    *out++ = '"';
+    while (at < end) {
+        unsigned skip, n = mtp__utf8_character(at, end, &skip);
+        unsigned char c = *at == 0 ? ' ' : *at;
+        if (n == 0)
+            out += sprintf(out, "\\ufffd");
+        else if (n == 1 && (c < 0x20 || c == '"' || c == '\\' || c == 0x7f))
+            out += sprintf(out, "\\u%04x", c);
+        else if (n == 1)
+            *out++ = (char)c;
+        else
+            out = (char *)memcpy(out, at, n) + n;
+        at += n > 0 ? n : skip;
+    }
+    strcpy(out, "\"");
+}
+
+/* The whole command line: readers show it with the process's rows. */
 static void describe_process(mtp_profile *profile)
 {
     char line[1024], json[6 * sizeof line + 8];
@@ -71,17 +94,9 @@ static void describe_process(mtp_profile *profile)
     ssize_t n = fd >= 0 ? read(fd, line, sizeof line) : 0;
     if (fd >= 0)
         close(fd);
-    size_t at = 0;
-    json[at++] = '"';
-    for (ssize_t i = 0; i < n && !(i == n - 1 && line[i] == 0); i++) {
-        unsigned char c = line[i] == 0 ? ' ' : (unsigned char)line[i];
-        if (c < 0x20 || c == '"' || c == '\\' || c >= 0x7f)
-            at += (size_t)snprintf(json + at, 8, "\\u%04x", c);
-        else
-            json[at++] = (char)c;
-    }
-    json[at++] = '"';
-    json[at] = 0;
+    if (n > 0 && line[n - 1] == 0)
+        n--;
+    quote(line, n > 0 ? (size_t)n : 0, json);
     mtp_profile_preset_metadata_json(profile, "command_line", json);
 }
 
@@ -149,6 +164,9 @@ static void at_exit(void)
                       "environment (-I, -E or -S), or was started with another PYTHONPATH");
     if (run.options.by_steps && run.step == 0 && run.has_python)
         mtp__run_note(&run.options, "no training step was seen, so --steps recorded nothing here");
+    else if (run.options.by_steps && run.has_python && run.step < run.options.first_step)
+        mtp__run_note(&run.options, "%llu training steps were seen, so --steps recorded nothing here",
+                      (unsigned long long)run.step);
     pthread_mutex_unlock(&run.lock);
 }
 
@@ -222,6 +240,7 @@ static void after_fork_child(void)
     pthread_mutex_init(&run.lock, NULL);
     run.pid = getpid();
     run.step_scope.token = 0;
+    run.asked = NULL;
     bool recording = mtp_profile_is_recording(run.profile);
     if (!recording)
         run.profile = NULL; /* the parent's: what the child inherited of it cannot record */
@@ -278,9 +297,20 @@ static struct {
     int (*is_initialized)(void);
 } hook;
 
+/* Our own profile begins and ends with the lock; others are those of somebody who asked this process. */
+static void set_asked(mtp_profile *prof, bool records)
+{
+    if (prof == run.profile || !mtp_profile_gives_way(prof))
+        return;
+    pthread_mutex_lock(&run.lock);
+    run.asked = records ? prof : NULL;
+    pthread_mutex_unlock(&run.lock);
+}
+
 static void hook_begin(void *user, mtp_profile *prof)
 {
     (void)user;
+    set_asked(prof, true);
     if (mtp_profile_gives_way(prof) && hook.is_initialized())
         hook.begin(mtp_recording());
 }
@@ -289,6 +319,7 @@ static void hook_begin(void *user, mtp_profile *prof)
 static void hook_end(void *user, mtp_profile *prof)
 {
     (void)user;
+    set_asked(prof, false);
     if (mtp_profile_gives_way(prof) && hook.is_initialized())
         hook.end();
 }
@@ -311,13 +342,13 @@ void mtp_run_note(const char *text)
         mtp__run_note(&run.options, "%s", text);
 }
 
-static void begin_step(void)
+static void begin_step(mtp_profile *profile)
 {
     char name[48];
     int n = snprintf(name, sizeof name, "ProfilerStep#%llu", (unsigned long long)run.step);
     run.step_scope = (mtp_op)MTP_OP_INIT(0);
     run.step_scope.kind = MTP_SCOPE_USER;
-    mtp_profile_mark_step(run.profile, run.step);
+    mtp_profile_mark_step(profile, run.step);
     mtp_op_begin_text(&run.step_scope, name, (size_t)n);
 }
 
@@ -335,6 +366,8 @@ void mtp_run_step(int another)
     if (another && o->by_steps && run.step == o->no_step)
         end();
     if (another && mtp_profile_is_recording(run.profile))
-        begin_step();
+        begin_step(run.profile);
+    else if (another && run.asked != NULL)
+        begin_step(run.asked);
     pthread_mutex_unlock(&run.lock);
 }

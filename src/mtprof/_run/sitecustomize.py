@@ -112,6 +112,8 @@ class _Torch(object):
         now = library.mtp_run_hook(*self.calls)
         if now:
             self.begin(now)
+        else:
+            self.get_ready()
 
     def load(self, folder):
         import os
@@ -126,6 +128,13 @@ class _Torch(object):
         sys.modules[spec.name] = collector
         spec.loader.exec_module(collector)
         return collector
+
+    def get_ready(self):
+        """Compiles the collector, if need be: later somebody waits, or the seconds to record pass meanwhile."""
+        try:
+            self.collector.load()
+        except Exception:
+            pass  # begin() says why
 
     def begin(self, recording):
         try:

@@ -18,6 +18,8 @@
 #define TRIES 5 /* a process that closed our descriptor opens another when it is asked */
 #define TRY_NS 100000000
 #define PATIENCE_MS 5000
+#define BEGIN_MS 20000 /* a process may have much to prepare */
+#define LOOK_MS 100    /* between questions whether it is enough */
 
 /* None: errno; ESTALE: the peer is not the process that it claims to be. */
 static mtp__own_fd connect_to(const struct sockaddr_un *name, pid_t pid)
@@ -33,6 +35,20 @@ static mtp__own_fd connect_to(const struct sockaddr_un *name, pid_t pid)
     }
     mtp__own_close(&own);
     return own;
+}
+
+/* By Ctrl-Z, or a debugger: it cannot answer. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    text[n] = 0;
+    const char *at = strrchr(text, ')'); /* the name may contain anything */
+    return at != NULL && (strncmp(at, ") T ", 4) == 0 || strncmp(at, ") t ", 4) == 0);
 }
 
 /* -------------------------------------------------------------------------------------------------- listing */
@@ -54,11 +70,13 @@ static void add(listing *l, const struct sockaddr_un *folder, uid_t uid, pid_t p
             unlink(name.sun_path); /* its process was killed; one that lives may be about to listen */
         return;
     }
-    if (mtp__listen_say(&to, MTP__LISTEN_HELLO "state\n", PATIENCE_MS) &&
-        mtp__listen_hear(&to, line, sizeof line, PATIENCE_MS)) {
+    bool stopped = is_stopped(pid);
+    line[0] = 0;
+    if (stopped || (mtp__listen_say(&to, MTP__LISTEN_HELLO "state\n", PATIENCE_MS) &&
+                    mtp__listen_hear(&to, line, sizeof line, PATIENCE_MS))) {
         if (l->count < l->room)
             l->out[l->count] = (mtp_listener){sizeof(mtp_listener), (uint64_t)pid, (uint32_t)uid,
-                                              strcmp(line, "ok recording") == 0};
+                                              strcmp(line, "ok recording") == 0, stopped};
         l->count++;
     }
     mtp__own_close(&to);
@@ -176,8 +194,13 @@ static mtp_status answer(const mtp__own_fd *from, char *line, size_t room, pid_t
 static mtp_status wait_for_end(const mtp__own_fd *from, const mtp_trigger *t, pid_t pid)
 {
     char line[MTP__LISTEN_LINE];
+    struct pollfd done = {from->fd, POLLIN, 0};
+    bool told = false;
     if (t->started != NULL)
         t->started(t->user);
+    while (poll(&done, 1, t->is_enough != NULL && !told ? LOOK_MS : -1) <= 0)
+        if (!told && t->is_enough != NULL && t->is_enough(t->user))
+            told = shutdown(from->fd, SHUT_WR) == 0;
     mtp_status status = answer(from, line, sizeof line, pid, -1);
     if (status == MTP_E_BUSY)
         return MTP_FAIL(
@@ -196,10 +219,15 @@ static mtp_status ask(pid_t pid, uid_t uid, const char *request, const mtp_trigg
     mtp_status status = find(pid, uid, &to);
     if (status != MTP_OK)
         return status;
-    if (!mtp__listen_say(&to, request, PATIENCE_MS))
+    if (is_stopped(pid))
+        status = MTP_FAIL(
+            MTP_E_STATE,
+            "process %ld is stopped (Ctrl-Z, a debugger): let it go on (fg, kill -CONT %ld), and ask again",
+            (long)pid, (long)pid);
+    else if (!mtp__listen_say(&to, request, PATIENCE_MS))
         status = MTP_FAIL(MTP_E_BUSY, "process %ld did not answer: %s", (long)pid, mtp__reason(errno));
     if (status == MTP_OK)
-        status = answer(&to, line, sizeof line, pid, PATIENCE_MS);
+        status = answer(&to, line, sizeof line, pid, BEGIN_MS);
     if (status == MTP_OK)
         status = wait_for_end(&to, t, pid);
     mtp__own_close(&to);

@@ -218,9 +218,10 @@ static void say_error(const char *text)
     mtp__listen_say(&server.guest, answer, PATIENCE_MS);
 }
 
+/* Or has had enough. */
 static bool is_gone(const mtp__own_fd *client)
 {
-    struct pollfd state = {client->fd, 0, 0};
+    struct pollfd state = {client->fd, POLLRDHUP, 0};
     return !mtp__own_is(client) || poll(&state, 1, 0) != 0;
 }
 
@@ -292,8 +293,9 @@ static void listen_on(void)
             close_socket();
         if (!mtp__own_is(&server.door))
             (void)open_socket(); /* if it fails: again after the next wait */
-        struct pollfd ready[] = {{server.door.fd, POLLIN, 0},
-                                 {server.client.fd, 0, 0}}; /* a client that hangs up */
+        struct pollfd ready[] = {
+            {server.door.fd, POLLIN, 0},
+            {server.client.fd, POLLRDHUP, 0}}; /* a client that hangs up, or has enough */
         int n = poll(ready, 2, patience_ms(IDLE_MS));
         if (n == 0 && mtp__is_last_thread())
             exit(0);
