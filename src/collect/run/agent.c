@@ -23,6 +23,7 @@
 
 #define TIMER_STACK ((size_t)256 << 10)
 #define LOOK_NS 2000000000u
+#define SMALL_BUDGET (4u << 20) /* where address space is limited (ulimit -v) */
 
 static struct {
     pthread_mutex_t lock;
@@ -30,7 +31,10 @@ static struct {
     char spool[PATH_MAX + 64]; /* pattern */
     pid_t pid;                 /* 0: the agent does nothing */
     mtp_profile *profile;      /* owned; NULL: not yet */
-    bool wanted; /* it should be recording, and is, unless the program runs a profile of its own */
+    bool wanted; /* it should be recording; it is, unless it has nothing to record or a profile of its own */
+    bool idle;   /* wanted, but not begun: nothing in the process can record yet */
+    bool needed; /* something can: see mtp_run_needed() */
+    bool is_program;            /* what the user named, not a process that it started */
     bool is_python, has_python; /* the program is an interpreter; it has attached itself */
     uint64_t step;
     mtp_op step_scope;
@@ -87,7 +91,9 @@ static void describe_process(mtp_profile *profile)
     mtp_profile_preset_metadata_json(profile, "command_line", json);
 }
 
-static bool make_profile(void)
+static void attend(void);
+
+static bool make_profile(uint64_t budget)
 {
     const mtp__run_options *o = &run.options;
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
@@ -95,10 +101,10 @@ static bool make_profile(void)
     config.with_stack = config.with_modules = o->stacks;
     config.profile_memory = o->memory;
     config.acc_events = true;
-    config.follow_fork = true;
+    config.follow_fork = run.needed; /* else a child begins by itself, once there is something to record */
     config.gives_way = true;
     config.on_warning = on_warning;
-    config.buffer_bytes = o->budget;
+    config.buffer_bytes = budget;
     config.when_full = o->newest ? MTP_KEEP_NEWEST : MTP_STREAM;
     config.spool = run.spool;
     if (mtp_profile_create(&config, &run.profile) != MTP_OK)
@@ -107,12 +113,29 @@ static bool make_profile(void)
     return true;
 }
 
-/* With run.lock. */
+static bool prepare(void)
+{
+    if (run.profile == NULL && !make_profile(run.options.budget))
+        return false;
+    mtp_status status = mtp_profile_prepare_trace(run.profile);
+    if (status != MTP_E_NOMEM || run.options.budget != 0)
+        return status == MTP_OK;
+    mtp_profile_destroy(run.profile);
+    run.profile = NULL;
+    return make_profile(SMALL_BUDGET) && mtp_profile_prepare_trace(run.profile) == MTP_OK;
+}
+
+/* With run.lock. A process that cannot record makes no file: most of what a shell script starts. Only the program
+ * itself may still load something that uses mtprof.h. */
 static void begin(void)
 {
     run.wanted = true;
-    if ((run.profile == NULL && !make_profile()) || mtp_profile_prepare_trace(run.profile) != MTP_OK ||
-        mtp_profile_start_trace(run.profile) != MTP_OK) {
+    run.idle = !run.needed && !run.is_program;
+    if (run.idle)
+        return;
+    bool prepared = prepare();
+    attend();
+    if (!prepared || mtp_profile_start_trace(run.profile) != MTP_OK) {
         mtp__run_note(&run.options, "not recorded: %s", mtp_last_error());
         run.wanted = false;
     }
@@ -120,7 +143,7 @@ static void begin(void)
 
 static void end(void)
 {
-    run.wanted = false;
+    run.wanted = run.idle = false;
     if (run.profile != NULL)
         mtp_profile_stop_trace(run.profile);
 }
@@ -137,8 +160,10 @@ static void remove_if_empty(void)
 
 static void at_exit(void)
 {
-    if (run.pid != getpid())
+    static bool done;
+    if (run.pid != getpid() || done)
         return; /* a child made by vfork or clone */
+    done = true;
     pthread_mutex_lock(&run.lock);
     mtp_op_end(&run.step_scope);
     run.step_scope.token = 0;
@@ -227,6 +252,8 @@ static void begin_or_wait(bool recording)
 
 static void before_fork(void)
 {
+    if (!run.needed && mtp__run_can_record()) /* something was loaded meanwhile */
+        run.needed = true;
     pthread_mutex_lock(&run.lock);
 }
 
@@ -241,12 +268,49 @@ static void after_fork_child(void)
     pthread_mutex_init(&run.lock, NULL);
     run.pid = getpid();
     run.step_scope.token = 0;
+    run.is_program = false;
     bool recording = mtp_profile_is_recording(run.profile);
     if (!recording)
         run.profile = NULL; /* the parent's: what the child inherited of it cannot record */
-    if (run.wanted && !recording)
-        begin(); /* the parent's profile had given way */
-    begin_or_wait(recording || run.wanted);
+    bool wanted = run.wanted;
+    if (wanted && !recording)
+        begin(); /* the parent was idle, its profile had given way, or the child has no file */
+    begin_or_wait(wanted);
+}
+
+/* Our handlers run beside libmtprof's, which it installs with the first profile: ours must be the younger ones, so that
+ * in a child its own has run, and at exit its own has not. */
+static bool attending;
+
+static void attend(void)
+{
+    if (attending)
+        return;
+    attending = true;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
+}
+
+/* Before that: in a process that has nothing to record, and may fork one that has. */
+static bool forks_idle;
+
+static void before_idle_fork(void)
+{
+    forks_idle = !attending;
+    if (forks_idle)
+        before_fork();
+}
+
+static void after_idle_fork_parent(void)
+{
+    if (forks_idle)
+        after_fork_parent();
+}
+
+static void after_idle_fork_child(void)
+{
+    if (forks_idle)
+        after_fork_child();
 }
 
 static bool name_spool(const char *folder)
@@ -273,13 +337,28 @@ __attribute__((constructor)) static void start(void)
     mtp__run_options_read(&run.options, getenv("MTPROF_RUN_OPTIONS"));
     run.pid = getpid();
     run.is_python = dlsym(RTLD_DEFAULT, "PyGILState_Check") != NULL;
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    atexit(at_exit);
+    run.is_program = run.options.parent == getppid();
+    run.needed = run.needed || run.is_python || mtp__run_can_record();
     if (run.is_python)
         mtp_stack_provider_set(&forwarding);
     if (run.options.wait && mtp_listen() != MTP_OK)
         mtp__run_note(&run.options, "cannot be recorded on demand: %s", mtp_last_error());
     begin_or_wait(false);
+    if (!attending) {
+        pthread_atfork(before_idle_fork, after_idle_fork_parent, after_idle_fork_child);
+        atexit(at_exit);
+    }
+    errno = error;
+}
+
+void mtp_run_needed(void)
+{
+    int error = errno;
+    pthread_mutex_lock(&run.lock);
+    run.needed = true;
+    if (run.idle)
+        begin();
+    pthread_mutex_unlock(&run.lock);
     errno = error;
 }
 
