@@ -89,7 +89,8 @@ static void look(found *f, const char *path)
     }
 }
 
-/* The first process that recorded something, unless it still does: the program itself, if it did. */
+/* The first process that recorded something, unless it still does: the program itself, if it did. Of the programs that
+ * it was one after another (env, a wrapper that ends in exec), the last. */
 static spool *first_of(const found *f, pid_t pid)
 {
     spool *first = NULL;
@@ -97,7 +98,7 @@ static spool *first_of(const found *f, pid_t pid)
         spool *s = &f->spool[i];
         if (s->live || !s->readable)
             continue;
-        if (first == NULL || (s->info.pid == (uint64_t)pid && first->info.pid != (uint64_t)pid))
+        if (first == NULL || s->info.pid == (uint64_t)pid)
             first = s;
     }
     return first;
