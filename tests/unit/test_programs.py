@@ -213,9 +213,20 @@ def terminal(folder):
     at.send("exit\n")
     at.end()
     check("ctrl_z_and_fg_work_as_without_us", (folder / "job.mtp").exists(), at.text)
+    (folder / "script.py").write_text("def a_function_with_a_name_that_is_longer_than_most(): pass\na_function_with_a_name_that_is_longer_than_most()\n")
+    for columns in (80, 120):
+        at = Terminal(folder, MTPROF, "run", "-o", "it's wide.mtp", PYTHON, "script.py", "x" * 200, "\x1b[31m", columns=columns)
+        code, text = at.end()
+        table = [line for line in text.replace("\r\n", "\n").split("\n") if line.endswith("  ")]
+        check(f"the_table_fits_{columns}_columns", len(table) > 5 and max(map(len, table)) <= columns and "..." in text, text)
+        check(f"the_command_is_shown_shortened_at_{columns}", "python3 script.py xxx" in text.replace(os.path.basename(PYTHON), "python3") and
+              "x..." in text and "[31m" not in text, text)
+    check("what_is_printed_can_be_pasted_into_a_shell", "-o 'it'\\''s wide.json.gz'   # for" in text, text)
     at = Terminal(folder, "/bin/sh", "-c", f"{MTPROF} run -o quiet.mtp sleep 1.5 | cat")
     code, text = at.end()
     check("progress_is_shown_while_the_output_goes_elsewhere", "quiet.mtp, 1 s" in text, text)
+    at = Terminal(folder, "/bin/sh", "-c", f"{MTPROF} run -o quiet.mtp sleep 1.5 | cat", columns=40)
+    check("in_lines_that_fit", "\rmtprof run: recording, 1 s" in at.end()[1], at.text)
     done = run(folder, "sleep", "0.1", options=["-o", "quiet.mtp"])
     check("but_not_where_nobody_looks", "recording into" not in done.err, done)
 

@@ -14,8 +14,12 @@
 #include "cli/run/run.h"
 
 enum {
-    ROWS = 15
+    ROWS = 15,
+    COMMAND_ROOM = 44,              /* of the command line as it is shown */
+    QUOTED_ROOM = 4 * PATH_MAX + 64 /* of a path in quotes */
 };
+#define PLAIN_LETTERS                                                                                        \
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@,-" /* need no quotes */
 
 typedef struct spool {
     char path[PATH_MAX];
@@ -106,9 +110,27 @@ static spool *first_of(const found *f, pid_t pid)
 
 /* ------------------------------------------------------------------------------------------------------ telling */
 
+/* "python3 train.py --lr 0.1", shortened: the program without its folder, and the beginning of its arguments. */
+static void name_command(char **argv, char text[COMMAND_ROOM])
+{
+    const char *slash = strrchr(argv[0], '/');
+    size_t n = (size_t)snprintf(text, COMMAND_ROOM, "%s", slash != NULL ? slash + 1 : argv[0]);
+    for (int i = 1; argv[i] != NULL && n < COMMAND_ROOM; i++)
+        n += (size_t)snprintf(text + n, COMMAND_ROOM - n, " %s", argv[i]);
+    size_t shown = strcspn(text, "\n\r");
+    if (n >= COMMAND_ROOM || text[shown] != 0) {
+        shown = shown < COMMAND_ROOM - 4 ? shown : COMMAND_ROOM - 4;
+        while (shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80) /* inside a character */
+            shown--;
+        memcpy(text + shown, "...", 4);
+    }
+    for (char *p = text; *p != 0; p++) /* nothing for the terminal to obey */
+        *p = (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p;
+}
+
 static void tell_end(const run_options *o, const run_ended *ended, const found *f)
 {
-    char how[64] = "", about[96] = "";
+    char how[64] = "", about[96] = "", command[COMMAND_ROOM];
     if (WIFSIGNALED(ended->status))
         snprintf(how, sizeof how, ", ended by %s", strsignal(WTERMSIG(ended->status)));
     else if (WEXITSTATUS(ended->status) != 0)
@@ -116,9 +138,10 @@ static void tell_end(const run_options *o, const run_ended *ended, const found *
     uint64_t events = 0;
     for (size_t i = 0; i < f->count; i++)
         events += f->spool[i].info.spans + f->spool[i].info.memory_events + f->spool[i].info.instants;
-    snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
-             f->count == 1 ? "" : "es");
-    fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), o->program[0], cli_plain(stderr),
+    snprintf(about, sizeof about, "%llu event%s of %zu process%s", (unsigned long long)events,
+             events == 1 ? "" : "s", f->count, f->count == 1 ? "" : "es");
+    name_command(o->program, command);
+    fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), command, cli_plain(stderr),
             ended->seconds, how, f->count == 0 ? "nothing was recorded" : about);
 }
 
@@ -147,6 +170,7 @@ bool run_table(const mtp_trace *trace, FILE *to)
     mtp_averages *averages = NULL;
     table.sort_by = "self_cpu_time_total";
     table.row_limit = ROWS;
+    table.max_line_width = cli_columns(to) > 0 ? cli_columns(to) : -1;
     mtp_status status = mtp_averages_create(trace, &group, &averages);
     bool of_python =
         status == MTP_OK && mtp_averages_count(averages) == 0 && mtp_averages_left_out(averages) > 0;
@@ -164,20 +188,50 @@ bool run_table(const mtp_trace *trace, FILE *to)
     return of_python;
 }
 
-static void tell_files(const run_place *place, size_t others, uint64_t bytes, bool of_python)
+/* As a shell reads it. */
+static void quote(const char *text, char to[QUOTED_ROOM])
+{
+    size_t n = 0;
+    if (text[strspn(text, PLAIN_LETTERS)] == 0) {
+        snprintf(to, QUOTED_ROOM, "%s", text);
+        return;
+    }
+    to[n++] = '\'';
+    for (const char *p = text; *p != 0; p++) {
+        n += (size_t)(*p == '\'' ? snprintf(to + n, 5, "'\\''") : 1);
+        if (*p != '\'')
+            to[n - 1] = *p;
+    }
+    memcpy(to + n, "'", 2);
+}
+
+static void tell_files(const run_place *place, const found *f, bool of_python)
 {
     struct stat st;
-    const char *out = place->shown;
-    double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
-    fprintf(stderr, "written  %s (%.1f MB)", out, size);
+    char out[QUOTED_ROOM], other[QUOTED_ROOM], name[PATH_MAX + 16];
+    double size = stat(place->shown, &st) == 0 ? (double)st.st_size / 1e6 : 0;
+    bool is_spool = cli_ends(place->shown, ".mtp"), steps = false, memory = false;
+    size_t others = is_spool ? f->count - 1 : 0;
+    fprintf(stderr, "written  %s (%.1f MB)", place->shown, size);
     if (others > 0)
-        fprintf(stderr, ", and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
-                others == 1 ? "" : "es", (double)bytes / 1e6 - size);
-    fprintf(stderr, "\nmore     mtprof table --sort self_cpu_time_total%s '%s'\n",
+        fprintf(stderr, " and %s.workers/ (%zu more process%s, %.1f MB)", place->shown, others,
+                others == 1 ? "" : "es", (double)f->bytes / 1e6 - size);
+    for (size_t i = 0; i < f->count; i++) {
+        steps |= f->spool[i].info.steps > 2; /* every recording has one */
+        memory |= f->spool[i].info.memory_events > 0;
+    }
+    quote(place->shown, out);
+    fprintf(stderr, "\nmore     mtprof table --sort self_cpu_time_total%s %s\n",
             of_python ? " --python-functions" : "", out);
-    if (cli_ends(out, ".mtp"))
-        fprintf(stderr, "         mtprof export '%s' -o '%.*s.json.gz'   for ui.perfetto.dev\n", out,
-                (int)(strlen(out) - 4), out);
+    if (steps)
+        fprintf(stderr, "         mtprof steps %s   # time per training step, and idle time\n", out);
+    if (memory)
+        fprintf(stderr, "         mtprof memory %s   # over time, and what was alive at the peak\n", out);
+    if (is_spool) {
+        snprintf(name, sizeof name, "%.*s.json.gz", (int)(strlen(place->shown) - 4), place->shown);
+        quote(name, other);
+        fprintf(stderr, "         mtprof export %s -o %s   # for ui.perfetto.dev\n", out, other);
+    }
 }
 
 /* ----------------------------------------------------------------------------------------------------- the files */
@@ -229,7 +283,7 @@ void run_result(const run_options *o, const run_place *place, const run_ended *e
             delete_spools(&f);
         tell_end(o, ended, &f);
         if (good)
-            tell_files(place, is_spool ? f.count - 1 : 0, f.bytes, of_python);
+            tell_files(place, &f, of_python);
     } else {
         tell_end(o, ended, &f);
         if (first == NULL && f.live == 0)
