@@ -162,7 +162,8 @@ typedef struct mtp_trigger {
  * process ends first, the recording ends with it. */
 MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger);
 
-MTP_API bool mtp__is_last_thread(void); /* of a process whose main thread is gone: for threads of our own */
+MTP_API void mtp__install_handlers(void); /* for fork and exit: who does so later has younger ones */
+MTP_API bool mtp__is_last_thread(void);   /* of a process whose main thread is gone: for threads of our own */
 
 #ifdef __cplusplus
 }

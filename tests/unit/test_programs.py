@@ -102,6 +102,16 @@ def plugins(folder):
 
 
 @test
+def other_machines(folder):
+    program = compiled(folder, "small", "int main(void) { return 3; }", "-m32")
+    if program is None:
+        skip("a_32_bit_program", "cc cannot build one")
+        return
+    done = run(folder, program)
+    check("a_32_bit_program_runs_and_that_it_is_not_recorded_is_said", done.code == 3 and "nothing in it can be recorded" in done.err, done)
+
+
+@test
 def surroundings(folder):
     work(folder, "umask", count=20, name="a_program_that_hides_its_files")
     if os.geteuid() == 0:
@@ -148,6 +158,13 @@ def users(folder):
     done = run(folder, ODD, "scopes", "30", options=["-o", str(theirs / "t.mtp")], preexec=as_nobody, **more)
     check("a_user_without_a_home_in_a_folder_of_others", done.code == 0 and done.names() == {"work": 30} and
           (theirs / "t.mtp").stat().st_mode & 0o777 == 0o600, done)
+    tool = folder / "tool"
+    shutil.copy("/bin/true", tool)
+    tool.chmod(0o4755)
+    (theirs / "script.sh").write_text(f"{tool} && {ODD} scopes 5")
+    done = run(folder, "sh", str(theirs / "script.sh"), options=["-o", str(theirs / "s.mtp")], preexec=as_nobody, **more)
+    done.spools = {"s.mtp": theirs / "s.mtp"}
+    check("a_setuid_program_that_a_script_starts_runs_unrecorded", done.code == 0 and "work" in done.err and "ERROR" not in done.err, done)
     done = run(folder, ODD, "scopes", "30", preexec=as_nobody, **more)
     check("without_an_output_that_can_be_written_nothing_runs", done.code == 4 and "run.mtp.workers cannot be created" in done.err, done)
 
@@ -213,7 +230,7 @@ def terminal(folder):
     at.send("exit\n")
     at.end()
     check("ctrl_z_and_fg_work_as_without_us", (folder / "job.mtp").exists(), at.text)
-    (folder / "script.py").write_text("def a_function_with_a_name_that_is_longer_than_most(): pass\na_function_with_a_name_that_is_longer_than_most()\n")
+    (folder / "script.py").write_text("print(1)\n")
     for columns in (80, 120):
         at = Terminal(folder, MTPROF, "run", "-o", "it's wide.mtp", PYTHON, "script.py", "x" * 200, "\x1b[31m", columns=columns)
         code, text = at.end()

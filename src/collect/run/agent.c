@@ -91,8 +91,6 @@ static void describe_process(mtp_profile *profile)
     mtp_profile_preset_metadata_json(profile, "command_line", json);
 }
 
-static void attend(void);
-
 static bool make_profile(uint64_t budget)
 {
     const mtp__run_options *o = &run.options;
@@ -133,9 +131,7 @@ static void begin(void)
     run.idle = !run.needed && !run.is_program;
     if (run.idle)
         return;
-    bool prepared = prepare();
-    attend();
-    if (!prepared || mtp_profile_start_trace(run.profile) != MTP_OK) {
+    if (!prepare() || mtp_profile_start_trace(run.profile) != MTP_OK) {
         mtp__run_note(&run.options, "not recorded: %s", mtp_last_error());
         run.wanted = false;
     }
@@ -160,10 +156,8 @@ static void remove_if_empty(void)
 
 static void at_exit(void)
 {
-    static bool done;
-    if (run.pid != getpid() || done)
+    if (run.pid != getpid())
         return; /* a child made by vfork or clone */
-    done = true;
     pthread_mutex_lock(&run.lock);
     mtp_op_end(&run.step_scope);
     run.step_scope.token = 0;
@@ -278,41 +272,6 @@ static void after_fork_child(void)
     begin_or_wait(wanted);
 }
 
-/* Our handlers run beside libmtprof's, which it installs with the first profile: ours must be the younger ones, so that
- * in a child its own has run, and at exit its own has not. */
-static bool attending;
-
-static void attend(void)
-{
-    if (attending)
-        return;
-    attending = true;
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    atexit(at_exit);
-}
-
-/* Before that: in a process that has nothing to record, and may fork one that has. */
-static bool forks_idle;
-
-static void before_idle_fork(void)
-{
-    forks_idle = !attending;
-    if (forks_idle)
-        before_fork();
-}
-
-static void after_idle_fork_parent(void)
-{
-    if (forks_idle)
-        after_fork_parent();
-}
-
-static void after_idle_fork_child(void)
-{
-    if (forks_idle)
-        after_fork_child();
-}
-
 static bool name_spool(const char *folder)
 {
     size_t n = 0;
@@ -339,15 +298,14 @@ __attribute__((constructor)) static void start(void)
     run.is_python = dlsym(RTLD_DEFAULT, "PyGILState_Check") != NULL;
     run.is_program = run.options.parent == getppid();
     run.needed = run.needed || run.is_python || mtp__run_can_record();
+    mtp__install_handlers(); /* before ours: in a child its own run first, at exit last */
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
     if (run.is_python)
         mtp_stack_provider_set(&forwarding);
     if (run.options.wait && mtp_listen() != MTP_OK)
         mtp__run_note(&run.options, "cannot be recorded on demand: %s", mtp_last_error());
     begin_or_wait(false);
-    if (!attending) {
-        pthread_atfork(before_idle_fork, after_idle_fork_parent, after_idle_fork_child);
-        atexit(at_exit);
-    }
     errno = error;
 }
 
