@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from programs import ONEDNN, check, finish, skip  # noqa: E402
@@ -66,6 +67,11 @@ def starts(folder):
     work(folder, "descriptor", count=30, name="a_program_that_is_executed_by_its_descriptor")
     work(folder, "bare", count=10, name="one_that_gets_another_environment_runs_unrecorded")
     work(folder, "-i", ODD, "scopes", "5", count=0, program=("env",), name="and_so_does_one_of_env_i", words=["nothing was recorded"])
+    run(folder, "env", ODD, "scopes", "5", options=["--malloc", "-o", "last.mtp"])
+    told = subprocess.run([MTPROF, "info", "last.mtp"], cwd=folder, capture_output=True, text=True).stdout
+    check("the_output_is_the_last_program_that_the_process_was", f"({os.path.basename(ODD)} scopes 5)" in told, told)
+    shutil.rmtree(folder / "last.mtp.workers")
+    (folder / "last.mtp").unlink()
     work(folder, "tree", "25", count=25, name="a_deep_tree_of_processes", words=["25 processes"])
     script = f"{ODD} scopes 3 | cat; (sleep 0.1; {ODD} scopes 4) & {ODD} scopes 5 & wait; echo done | (cat; {ODD} scopes 6); trap '' PIPE"
     done = work(folder, "-c", script, count=18, program=("sh",), name="a_shell_script_with_pipes_and_background_jobs")
@@ -99,6 +105,29 @@ def plugins(folder):
         skip("plug_ins", "no C compiler")
         return
     work(folder, plugin, count=18, program=(host,), name="a_plug_in_is_recorded_and_so_is_a_fork_of_its_program")
+
+
+EMBEDS = """#include <dlfcn.h>
+int main(int argc, char **argv) {
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    int (*run)(int, char **) = library ? (int (*)(int, char **))dlsym(library, "Py_BytesMain") : 0;
+    return run ? run(argc - 1, argv + 1) : 77;
+}"""
+
+
+@test
+def embedded_python(folder):
+    """In a program that a script starts, and that loads Python when it has begun."""
+    host = compiled(folder, "embeds", EMBEDS, "-ldl")
+    library = sysconfig.get_config_var("LDLIBRARY") or ""
+    library = next((p for p in (os.path.join(sysconfig.get_config_var("LIBDIR") or "", library),
+                                f"/usr/lib/x86_64-linux-gnu/libpython3.{sys.version_info[1]}.so.1.0") if ".so" in p and os.path.exists(p)), "")
+    if host is None or not library:
+        skip("a_program_with_python_in_it", "no C compiler, or no libpython3.so")
+        return
+    (folder / "script.py").write_text("def f(): pass\nfor i in range(12): f()\n")
+    done = run(folder, "sh", "-c", f"{host} {library} script.py; exit 5")
+    check("a_program_with_python_in_it", done.code == 5 and done.names().get("script.py(1): f") == 12, (done.names(), done))
 
 
 @test
@@ -304,9 +333,9 @@ def libraries(folder):
             continue
         for mode, code in (("exit_elsewhere", 4), ("killed", -9), ("forks", 0)):
             done = part(run(folder, program, mode, options=["-o", f"{name}_{mode}.mtp"]), f"{name}_{mode}")
-            check(f"a_program_with_{name}_that_{mode}", done.code == code and sum(done.names().values()) > 0, (done.names(), done))
-    done = part(run(folder, "sh", "-c", f"{ITT} tasks; exit 6", options=["-o", "child.mtp"]), "child")
-    check("one_that_a_script_starts", done.code == 6 and done.names().get("a::x") == 100, (done.names(), done))
+            check(f"a_program_with_{name}_{mode}", done.code == code and sum(done.names().values()) > 0, (done.names(), done))
+        done = part(run(folder, "sh", "-c", f"{program} threads; exit 6", options=["-o", f"{name}_script.mtp"]), f"{name}_script")
+        check(f"one_with_{name}_that_a_script_starts", done.code == 6 and sum(done.names().values()) > 0, (done.names(), done))
     program = compiled(folder, "product", ONEDNN, "-ldnnl", compiler="c++")
     if program is None:
         skip("onednn_s_primitives_are_ops", "no C++ compiler, or oneDNN is not installed (Debian: libdnnl-dev)")

@@ -324,6 +324,7 @@ void mtp_run_python(const mtp_stack_provider *provider)
 {
     run.has_python = true;
     atomic_store_explicit(&python_stacks, provider, memory_order_release);
+    mtp_run_needed();
 }
 
 /* ---------------------------------------------------------------------------------------------- hooks of Python */
@@ -356,6 +357,7 @@ uint32_t mtp_run_hook(void (*begin_hook)(uint32_t recording), void (*end_hook)(v
         return 0;
     hook.begin = begin_hook;
     hook.end = end_hook;
+    mtp_run_needed(); /* a program may load Python when it has begun */
     if (mtp_watch_add(hook_begin, hook_end, NULL) != MTP_OK)
         return 0;
     return mtp_recording();
