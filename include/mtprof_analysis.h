@@ -83,10 +83,12 @@ typedef struct mtp_table_options {
     bool profile_memory, with_flops, with_stack; /* columns to show, unless automatic */
     bool automatic;                              /* the default: show the columns that the trace has */
     const char *device_name;                     /* "CUDA", "NPU"; NULL: from the trace */
+    int64_t max_line_width;                      /* columns that do not fit are left out; -1: no limit */
 } mtp_table_options;
 #define MTP_TABLE_OPTIONS_INIT                                                                               \
     {                                                                                                        \
-        sizeof(mtp_table_options), NULL, 100, 75, 55, 80, NULL, false, NULL, false, false, false, true, NULL \
+        sizeof(mtp_table_options), NULL, 100, 75, 55, 80, NULL, false, NULL, false, false, false, true,      \
+            NULL, -1                                                                                         \
     }
 MTP_API mtp_status mtp_averages_table(const mtp_averages *averages, const mtp_table_options *options,
                                       mtp_sink *sink, void *user);

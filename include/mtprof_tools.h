@@ -198,6 +198,7 @@ MTP_API mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *trigger)
  * a process whose main thread is gone: it should end then. */
 MTP_API mtp_status mtp__own_thread(void (*body)(void));
 MTP_API bool mtp__is_last_thread(void);
+MTP_API void mtp__install_handlers(void); /* for fork and exit: who does so later has younger ones */
 
 #ifdef __cplusplus
 }

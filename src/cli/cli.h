@@ -90,7 +90,7 @@ bool cli_parse_budget(const char *text, uint64_t *bytes); /* "256M", "1G"; false
 bool cli_parse_count(const char *text, int64_t *count);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */
-int cli_columns(void);
+int cli_columns(FILE *to);
 /* Columns left for a name next to `beside` others; `usual` without a terminal. */
 int cli_name_width(int beside, int usual);
 /* Prints a name, truncated to the width, without control characters; returns how many columns are left. */

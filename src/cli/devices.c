@@ -6,15 +6,24 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
+
+/* The path of this command, also where /proc is not mounted. */
+static bool find_own(char own[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", own, PATH_MAX - 1);
+    if (n > 0)
+        own[n] = 0;
+    const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+    return n > 0 || (started != NULL && realpath(started, own) != NULL);
+}
 
 bool cli_find(const char *in_build, const char *installed, const char *name, char path[PATH_MAX])
 {
     char own[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (n <= 0)
+    if (!find_own(own))
         return false;
-    own[n] = 0;
     char *slash = strrchr(own, '/');
     if (slash == NULL)
         return false;

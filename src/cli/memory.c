@@ -61,7 +61,7 @@ static const char *time_text(int64_t ns, char text[24])
 
 static int chart_width(void)
 {
-    int n = cli_columns();
+    int n = cli_columns(stdout);
     n = (n > 0 ? n : 100) - 34; /* the label and the largest value */
     return n < 20 ? 20 : n > WIDTH_MAX ? WIDTH_MAX : n;
 }

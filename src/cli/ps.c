@@ -56,7 +56,7 @@ int cli_ps(int argc, char **argv)
             break;
         room = 2 * count;
     }
-    int columns = cli_columns(), width = columns > 60 ? columns - 36 : 80;
+    int columns = cli_columns(stdout), width = columns > 60 ? columns - 36 : 80;
     if (count > 0)
         printf("%10s  %-12s%-11s%s\n", "pid", "user", "state", "command");
     for (size_t i = 0; i < count; i++) {

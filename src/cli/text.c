@@ -7,19 +7,19 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
-int cli_columns(void)
+int cli_columns(FILE *to)
 {
     struct winsize size;
     const char *columns = getenv("COLUMNS");
     int n = columns != NULL ? atoi(columns) : 0;
-    if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+    if (n <= 0 && isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0)
         n = size.ws_col;
     return n > 0 ? n : 0;
 }
 
 int cli_name_width(int beside, int usual)
 {
-    int n = cli_columns();
+    int n = cli_columns(stdout);
     if (n == 0)
         return usual;
     n -= beside;

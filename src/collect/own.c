@@ -1,6 +1,7 @@
 /* collect/own.c - see own.h. Errors never reach the program: they are printed to stderr, and it continues. */
 #define _GNU_SOURCE
 #include "collect/own.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <mtprof.h>
 #include <stdio.h>
@@ -124,12 +125,25 @@ static void report_unused(void)
         mtp__own_records_nothing(own.collector, "MTPROF_OUT is not set, and the program ran no profile");
 }
 
+/* Under `mtprof run`: the profile is its agent's, which waits for somebody who records. */
+static void wake_agent(void)
+{
+    void (*needed)(void);
+    *(void **)&needed = dlsym(RTLD_DEFAULT, "mtp_run_needed");
+    if (needed != NULL)
+        needed();
+}
+
 void mtp__own_start(const mtp__collector *collector)
 {
     const char *file = getenv("MTPROF_OUT");
     own.collector = collector;
+    if (getenv("MTPROF_RUN") != NULL) {
+        wake_agent();
+        return;
+    }
     /* Each collector has its own copy of this file: the word that the first one takes is in libmtprof. */
-    if (getenv("MTPROF_RUN") != NULL || __atomic_exchange_n(&mtp__collecting, 1, __ATOMIC_RELAXED) != 0)
+    if (__atomic_exchange_n(&mtp__collecting, 1, __ATOMIC_RELAXED) != 0)
         return;
     if (file != NULL && *file != 0) {
         start_own(file);

@@ -16,6 +16,7 @@
 #define WIDTH 12 /* of number columns */
 #define SPACING 2
 #define HEADING 48
+#define NAME_LEAST 30 /* characters, where lines are limited: rather than fewer, columns are left out */
 
 /* X(symbol): in torch's order. */
 #define COLUMN_LIST(X)                                                                                       \
@@ -57,7 +58,8 @@ typedef struct table {
     size_t *order;               /* owned */
     column column[COLUMN_KINDS]; /* each kind at most once */
     size_t columns, name_width, shapes_width, source_width;
-    size_t line;                  /* length of a line of "=" */
+    bool shortened; /* names, to fit a terminal: in their middle, since functions differ in their ends */
+    size_t line;    /* length of a line of "=" */
     double self_cpu, self_device; /* of all rows */
     double flops_scale;
     const char *device;
@@ -205,6 +207,54 @@ static void add_time_columns(table *t)
     }
 }
 
+static size_t line_width(const table *t)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < t->columns; i++)
+        width += t->column[i].width + SPACING;
+    return width;
+}
+
+static void remove_column(table *t, column_kind kind)
+{
+    for (size_t i = 0; i < t->columns; i++)
+        if (t->column[i].kind == kind) {
+            t->columns--;
+            memmove(t->column + i, t->column + i + 1, (t->columns - i) * sizeof *t->column);
+            return;
+        }
+}
+
+/* Into lines of `most` characters: leaves out columns, then shortens names. */
+static void fit_columns(table *t, size_t most)
+{
+    static const column_kind by_use[] = {COLUMN_OVERLOAD,
+                                         COLUMN_CPU_PERCENT,
+                                         COLUMN_SOURCE,
+                                         COLUMN_SHAPES,
+                                         COLUMN_DEVICE_AVERAGE,
+                                         COLUMN_CPU_MEMORY,
+                                         COLUMN_DEVICE_MEMORY,
+                                         COLUMN_SELF_DEVICE_PERCENT,
+                                         COLUMN_CPU_AVERAGE,
+                                         COLUMN_DEVICE,
+                                         COLUMN_FLOPS,
+                                         COLUMN_CPU,
+                                         COLUMN_CALLS,
+                                         COLUMN_SELF_CPU_PERCENT,
+                                         COLUMN_SELF_DEVICE_MEMORY,
+                                         COLUMN_SELF_CPU_MEMORY,
+                                         COLUMN_SELF_DEVICE};
+    column *name = &t->column[0];
+    size_t wanted = name->width, least = wanted < NAME_LEAST ? wanted : NAME_LEAST;
+    name->width = least;
+    for (size_t i = 0; i < sizeof by_use / sizeof *by_use && line_width(t) > most; i++)
+        remove_column(t, by_use[i]);
+    size_t left = most > line_width(t) ? most - line_width(t) : 0;
+    name->width = wanted - least <= left ? wanted : least + left;
+    t->shortened = name->width < wanted;
+}
+
 static void add_columns(table *t)
 {
     const mtp_table_options *o = t->options;
@@ -240,9 +290,9 @@ static void add_columns(table *t)
     }
     if (automatic ? t->a->has_flops : o->with_flops)
         add_flops_column(t);
-    for (size_t i = 0; i < t->columns; i++)
-        t->line += t->column[i].width + SPACING;
-    t->line -= SPACING;
+    if (o->max_line_width >= 0)
+        fit_columns(t, (size_t)o->max_line_width);
+    t->line = line_width(t) - SPACING;
 }
 
 /* -------------------------------------------------------------------------------------------------- lines */
@@ -277,11 +327,26 @@ static void put_separator(table *t)
     MTP__OUT(&t->out, "\n");
 }
 
+static mtp__plain cut_middle(table *t, mtp__plain text, size_t most)
+{
+    if (text.characters <= most)
+        return text;
+    mtp__plain first = mtp__plain_first(text, (most - 3) / 3);
+    mtp__plain last = mtp__plain_last(text, most - 3 - first.characters);
+    memmove(t->scratch + first.length + 3, last.bytes, last.length);
+    memcpy(t->scratch + first.length, "...", 3);
+    return (mtp__plain){t->scratch, first.length + 3 + last.length, most};
+}
+
 /* Truncated to max_name_column_width, with "...". */
 static void put_name(table *t, const column *c, const char *bytes, size_t length)
 {
     mtp__plain text = mtp__plain_text(t->scratch, bytes, length);
     int64_t most = t->options->max_name_column_width;
+    if (t->shortened) {
+        put_cell(t, c, cut_middle(t, text, c->width));
+        return;
+    }
     if (most >= 0 && (int64_t)text.characters >= most - 3) {
         text = mtp__plain_first(text, most > 3 ? (size_t)most - 3 : 0);
         memcpy(t->scratch + text.length, "...", 4);

@@ -67,6 +67,11 @@ mtp_status mtp__registry_init(void)
     return MTP_OK;
 }
 
+void mtp__install_handlers(void)
+{
+    mtp__registry_init();
+}
+
 void mtp__registry_lock(void)
 {
     mtp__guard_enter();

@@ -102,6 +102,26 @@ def test_memory_and_stacks(tmp_path):
     assert stacks and all("forward" in stack[0] for stack in stacks)
 
 
+@pytest.mark.parametrize("options", [["--memory"], ["--malloc"], ["--memory", "--malloc"]])
+def test_memory_is_counted_once(tmp_path, options):
+    """With --malloc, PyTorch's blocks are among those of malloc; shared memory, which is mapped, is PyTorch's."""
+    script = """
+import torch
+torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
+tensor = torch.ones(1 << 20)
+block = bytearray(3 << 20)
+tensor.share_memory_()
+del tensor, block
+"""
+    done = run(tmp_path, script, "--steps", "1:2", *options)  # without what the import allocates
+    assert done.returncode == 0, done.stderr
+    subprocess.run([MTPROF, "export", "run.mtp", "-o", "run.json"], cwd=tmp_path, check=True, capture_output=True)
+    found = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    sizes = [round(event["args"]["Bytes"] / 2**20) for event in found if event["name"] == "[memory]"]
+    large = {size: sizes.count(size) for size in sizes if abs(size) > 2}
+    assert large == {4: 2, -4: 2, **({3: 1, -3: 1} if "--malloc" in options else {})}
+
+
 def test_json_for_perfetto(tmp_path):
     assert run(tmp_path, TRAIN.format(workers=2, end=""), "-o", "run.json.gz").returncode == 0
     with gzip.open(tmp_path / "run.json.gz") as file:

@@ -10,16 +10,15 @@ import sys
 results = []
 
 
-def check(name, good, more=""):
-    results.append(bool(good))
-    print(f"{'ok' if good else 'not ok'} {len(results)} - {name}", flush=True)
-    if not good:
+def check(name, good, more="", skip=""):
+    results.append(bool(good) or bool(skip))
+    print(f"{'ok' if results[-1] else 'not ok'} {len(results)} - {name}{' # SKIP ' + skip if skip else ''}", flush=True)
+    if not results[-1]:
         print("# " + str(more).replace("\n", "\n# ")[:4000])
 
 
 def skip(name, why):
-    results.append(True)
-    print(f"ok {len(results)} - {name} # SKIP {why}", flush=True)
+    check(name, True, skip=why)
 
 
 def is_linked(file, library):
@@ -51,6 +50,29 @@ def python_with(module, why):
             return python
     print(f"# {module} is not installed for python3: {why}")
     return None
+
+
+# Three products of matrices
+ONEDNN = """
+#include <dnnl.hpp>
+using namespace dnnl;
+int main()
+{
+    engine e(engine::kind::cpu, 0);
+    stream s(e);
+    memory::desc shape({64, 64}, memory::data_type::f32, memory::format_tag::ab);
+    memory a(shape, e), b(shape, e), c(shape, e);
+#if DNNL_VERSION_MAJOR >= 3
+    matmul::primitive_desc made(e, shape, shape, shape);
+#else
+    matmul::primitive_desc made(matmul::desc(shape, shape, shape), e);
+#endif
+    matmul product(made);
+    for (int i = 0; i < 3; i++)
+        product.execute(s, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+    s.wait();
+}
+"""
 
 
 class Trace:

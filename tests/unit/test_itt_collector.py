@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from programs import Programs, check, finish, is_foreign_safe, is_linked, python_with, said, skip  # noqa: E402
+from programs import ONEDNN, Programs, check, finish, is_foreign_safe, is_linked, python_with, said, skip  # noqa: E402
 
 
 def test_tasks(p, calls):
@@ -132,28 +132,6 @@ def test_ittapi(p):
         return
     done, t = p.under(python, "-c", "import ittapi\nwith ittapi.task('t', domain='d'): pass\nittapi.thread_set_name('me')")
     check("intels_python_package_is_recorded", done.returncode == 0 and t.names() == {"d::t": 1}, said(done) + str(t.names()))
-
-
-ONEDNN = """
-#include <dnnl.hpp>
-using namespace dnnl;
-int main()
-{
-    engine e(engine::kind::cpu, 0);
-    stream s(e);
-    memory::desc shape({64, 64}, memory::data_type::f32, memory::format_tag::ab);
-    memory a(shape, e), b(shape, e), c(shape, e);
-#if DNNL_VERSION_MAJOR >= 3
-    matmul::primitive_desc made(e, shape, shape, shape);
-#else
-    matmul::primitive_desc made(matmul::desc(shape, shape, shape), e);
-#endif
-    matmul product(made);
-    for (int i = 0; i < 3; i++)
-        product.execute(s, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
-    s.wait();
-}
-"""
 
 
 def test_onednn(p):

@@ -7,65 +7,19 @@ import gzip
 import json
 import os
 import pathlib
-import pty
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-MTPROF, PROGRAM = (str(pathlib.Path(a).resolve()) for a in sys.argv[1:3])
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from programs import check, finish  # noqa: E402
+from running import (MTPROF, NOBODY, PYTHON, Done, Terminal, as_nobody, child_of, environment, nobody_can_run, run, started,  # noqa: E402
+                     test)
+
+PROGRAM = str(pathlib.Path(sys.argv[2]).resolve())
 STATIC = str(pathlib.Path(sys.argv[3]).resolve()) if sys.argv[3] else ""
-NOBODY = 65534
-results = []
-PYTHON = sys.executable
-
-
-def check(name, good, more="", skip=""):
-    results.append(bool(good) or bool(skip))
-    print(f"{'ok' if results[-1] else 'not ok'} {len(results)} - {name}{' # SKIP ' + skip if skip else ''}", flush=True)
-    if not results[-1]:
-        print("# " + str(more).replace("\n", "\n# ")[:4000])
-
-
-class Done:
-    def __init__(self, code, out, err, folder):
-        self.code, self.out, self.err, self.folder = code, out, err, folder
-        self.files = sorted(p.name for p in folder.iterdir())
-        self.spools = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*.mtp")}
-
-    def __repr__(self):
-        return f"exit {self.code}\n{self.out}{self.err}{self.files}"
-
-    def names(self):
-        """How often each name occurs, in all processes together."""
-        counted = {}
-        for name in {name.partition(".workers/")[0] for name in self.spools}:  # reading it reads its workers, too
-            path = self.folder / name if name in self.spools else self.folder / (name + ".workers")
-            told = subprocess.run([MTPROF, "stats", "--json", "--python-functions", path], capture_output=True, text=True)
-            for row in json.loads(told.stdout) if told.stdout else []:
-                counted[row["key"]] = counted.get(row["key"], 0) + row["count"]
-        return counted
-
-
-def environment(**more):
-    return {**{k: v for k, v in os.environ.items() if not k.startswith("MTPROF")}, "LC_ALL": "C.UTF-8", **more}
-
-
-def run(folder, *args, options=(), stdin=None, cwd=None, preexec=None, timeout=60, **more):
-    done = subprocess.run([MTPROF, "run", *options, "--", *args], cwd=cwd or folder, env=environment(**more), input=stdin, timeout=timeout,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=preexec)
-    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), pathlib.Path(folder))
-
-
-def test(function):
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            function(pathlib.Path(folder))
-        except Exception as error:  # reported, whatever it is
-            check(function.__name__, False, f"{type(error).__name__}: {error}")
-    return function
 
 
 @test
@@ -103,7 +57,7 @@ def inherited(folder):
     extra = {line.split("=")[0] for line in set(done.out.splitlines()) - set(lines)}
     check("the_environment_has_our_variables_only", set(lines) - {"LD_PRELOAD="} <= set(done.out.splitlines()) | {"PYTHONPATH="} and
           extra <= {"LD_PRELOAD", "MTPROF_RUN", "MTPROF_RUN_OPTIONS", "PYTHONPATH", "OPENCL_LAYERS", "INTEL_LIBITTNOTIFY64",
-                    "NVTX_INJECTION64_PATH", "_", "SHLVL", "PWD", "OLDPWD"}, extra)
+                    "NVTX_INJECTION64_PATH", "ASAN_OPTIONS", "_", "SHLVL", "PWD", "OLDPWD"}, extra)
     done = run(folder, "sh", "-c", "echo $LD_PRELOAD; echo $PYTHONPATH; echo $NVTX_INJECTION64_PATH; echo $OPENCL_LAYERS",
                LD_PRELOAD="/nowhere/user.so", PYTHONPATH="/users/own", NVTX_INJECTION64_PATH="/users/tool.so", OPENCL_LAYERS="/users/layer.so")
     told = done.out.splitlines()
@@ -251,13 +205,6 @@ def ends(folder):
           (folder / "mine").read_text() == "mine", (done.names(), done))
 
 
-def started(folder, *args, options=(), **more):
-    program = subprocess.Popen([MTPROF, "run", *options, *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=environment(**more), start_new_session=True)
-    program.stdout.readline()
-    return program
-
-
 @test
 def signals(folder):
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
@@ -286,23 +233,10 @@ def signals(folder):
 @test
 def terminal(folder):
     """Ctrl-C at a terminal: the program gets it once, from the terminal, and its trace is there."""
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.environ.update(TERM="xterm")
-        os.execv(MTPROF, ["mtprof", "run", PROGRAM, "handle", "2"])
-    text, sent = b"", False
-    deadline = time.time() + 30
-    while time.time() < deadline:
-        try:
-            text += os.read(master, 4096)
-        except OSError:
-            break
-        if b"ready" in text and b"recording into" in text and not sent:  # the key discards output that is still in the terminal
-            os.write(master, b"\x03")
-            sent = True
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    text = text.decode(errors="replace")
+    at = Terminal(folder, MTPROF, "run", PROGRAM, "handle", "2")
+    at.expect("recording into", "ready")  # the key discards output that is still in the terminal
+    at.send("\x03")
+    code, text = at.end()
     check("ctrl_c_reaches_the_program_and_the_trace_is_written", code == 5 and "got 2" in text and "written  run.mtp" in text, (code, text))
     check("a_terminal_is_told_what_happens", "recording into run.mtp" in text, text)
 
@@ -325,22 +259,6 @@ def odd_programs(folder):
     done.spools = {"p.mtp": folder / "p.mtp"}
     check("a_program_may_profile_itself", done.code == 0 and own.names().get("own") == 7 and "work" not in own.names(), (own.names(), done))
     check("meanwhile_ours_pauses_and_says_so", done.names() == {"work": 20} and "profile of its own" in done.err, (done.names(), done))
-
-
-def as_nobody():
-    os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
-
-
-def nobody_can_run():
-    if os.geteuid() != 0:
-        return "not root"
-    try:
-        told = subprocess.run([MTPROF, "--version"], preexec_fn=as_nobody, capture_output=True)
-    except OSError as error:
-        return f"another user cannot run it here: {error}"
-    return "" if told.returncode == 0 else "another user cannot run it here"
 
 
 @test
@@ -622,5 +540,4 @@ def listening(folder):
     program.communicate()
 
 
-print(f"1..{len(results)}")
-sys.exit(0 if all(results) else 1)
+sys.exit(finish())

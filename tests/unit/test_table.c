@@ -515,11 +515,53 @@ static void a_sink_that_refuses_and_memory_that_is_short_are_told(void **state)
     mtp_averages_destroy(a);
 }
 
+/* A long name, and one of characters of several bytes. */
+static void names_are_cut_to_fit_a_terminal(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t track = made_thread(t, 1);
+    made_op(t, track, 0, 3000, "<frozen importlib._bootstrap>(1122): _find_and_load_unlocked");
+    made_op(t, track, 4000, 6000,
+            "\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc"
+            " and another forty characters, and the end");
+    made_op(t, track, 7000, 8000, "short");
+    mtp_averages *a = rows_of(made_end(t), PLAIN);
+    mtp_table_options o = MTP_TABLE_OPTIONS_INIT;
+    o.max_line_width = 74;
+    const char *text = table_by(a, &o);
+    assert_line(text, 3, "<frozen i..._and_load_unlocked        50.00%       3.000us             1  ");
+    assert_contains(line_of(text, 4), "\u00fc...cters, and the end        33.33%");
+    assert_line(text, 5, "                         short        16.67%       1.000us             1  ");
+    mtp_averages_destroy(a);
+}
+
+static void lines_fit_a_terminal(void **state)
+{
+    (void)state;
+    mtp_averages *a = rows_of(two_ops(), PLAIN);
+    mtp_table_options o = MTP_TABLE_OPTIONS_INIT;
+    char whole[2048];
+    snprintf(whole, sizeof whole, "%s", table_by(a, &o));
+    o.max_line_width = 101; /* as wide as it is */
+    assert_string_equal(table_by(a, &o), whole);
+    o.max_line_width = 100;
+    assert_null(strstr(table_by(a, &o), "CPU total %"));
+    assert_contains(table_by(a, &o), "CPU total");
+    o.max_line_width = 59;
+    assert_line(table_by(a, &o), 1, "           Name    Self CPU %      Self CPU    # of Calls  ");
+    o.max_line_width = 0; /* the least that is left */
+    assert_line(table_by(a, &o), 1, "           Name      Self CPU  ");
+    mtp_averages_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_table_is_as_torch_writes_it),
         TEST(options_shape_the_table),
+        TEST(lines_fit_a_terminal),
+        TEST(names_are_cut_to_fit_a_terminal),
         TEST(numbers_have_torchs_units),
         TEST(the_point_is_a_point_in_every_locale),
         TEST(device_columns_come_with_device_time),

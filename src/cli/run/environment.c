@@ -71,11 +71,11 @@ static void set_options(list *l, const run_options *o, const run_place *place)
 {
     char text[512];
     uint64_t now = now_ns(), from = o->delay_ns > 0 ? now + (uint64_t)o->delay_ns : 0;
-    int n =
-        snprintf(text, sizeof text, "notes=%s%s%s%s%s%s%s%s%s", place->notes_name, o->shapes ? " shapes" : "",
-                 o->memory || o->use[RUN_malloc] ? " memory" : "", o->stacks ? " stacks" : "",
-                 o->newest ? " newest" : "", o->wait ? " wait" : "", o->use[RUN_torch] ? " torch" : "",
-                 o->steps != NULL ? " steps=" : "", o->steps != NULL ? o->steps : "");
+    int n = snprintf(text, sizeof text, "notes=%s parent=%ld%s%s%s%s%s%s%s%s", place->notes_name,
+                     (long)getpid(), o->shapes ? " shapes" : "",
+                     o->memory || o->use[RUN_malloc] ? " memory" : "", o->stacks ? " stacks" : "",
+                     o->newest ? " newest" : "", o->wait ? " wait" : "", o->use[RUN_torch] ? " torch" : "",
+                     o->steps != NULL ? " steps=" : "", o->steps != NULL ? o->steps : "");
     if (o->use[RUN_python]) /* by default only until torch is imported */
         n += snprintf(text + n, sizeof text - (size_t)n, " python%s",
                       o->asked[RUN_python] || o->stacks ? "" : " until-torch");
@@ -140,6 +140,7 @@ static bool set_libraries(list *l, const run_options *o)
             snprintf(both, sizeof both, "%s:%s", agent, path);
     }
     set_before(l, "LD_PRELOAD", both);
+    set_before(l, "ASAN_OPTIONS", "verify_asan_link_order=0"); /* else its programs refuse to start with us */
     return true;
 }
 

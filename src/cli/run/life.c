@@ -20,7 +20,8 @@
 enum {
     NOTES_MAX = 32,
     NOTE_ROOM = 1024,
-    TICK_MS = 1000
+    TICK_MS = 1000,
+    PROGRESS_OTHERS = 40 /* characters of a line of progress beside the file's name */
 };
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -111,11 +112,15 @@ static void pass_on(int fd, pid_t pid)
             kill(pid, (int)s.ssi_signo);
 }
 
-/* Rewritten every second where the program's own output goes elsewhere; else once, at the start. */
+/* Rewritten every second where the program's own output goes elsewhere; else once, at the start. A line that is
+ * rewritten must fit. */
 static void show_progress(const run_options *o, const run_place *place, double seconds)
 {
     static bool shown;
     bool updates = !isatty(STDOUT_FILENO);
+    const char *name = o->wait ? "" : place->shown;
+    int columns = cli_columns(stderr);
+    bool fits = columns == 0 || (int)strlen(name) + PROGRESS_OTHERS <= columns;
     if (!isatty(STDERR_FILENO) || (shown && !updates))
         return;
     shown = true;
@@ -123,10 +128,10 @@ static void show_progress(const run_options *o, const run_place *place, double s
         fprintf(stderr, "%smtprof run: waiting for 'mtprof trigger' (see 'mtprof ps')%s", updates ? "\r" : "",
                 updates ? "" : "\n");
     else if (!updates)
-        fprintf(stderr, "mtprof run: recording into %s; Ctrl-C ends the program and keeps the trace\n",
-                place->shown);
+        fprintf(stderr, "mtprof run: recording into %s; Ctrl-C ends the program and keeps the trace\n", name);
     else
-        fprintf(stderr, "\rmtprof run: recording into %s, %.0f s", place->shown, seconds);
+        fprintf(stderr, "\rmtprof run: recording%s%s, %.0f s", fits ? " into " : "", fits ? name : "",
+                seconds);
 }
 
 static void hide_progress(void)

@@ -14,7 +14,9 @@
 #include "cli/run/run.h"
 
 enum {
-    ROWS = 15
+    ROWS = 15,
+    COMMAND_ROOM = 44,              /* of the command line as it is shown */
+    QUOTED_ROOM = 4 * PATH_MAX + 64 /* of a path in quotes */
 };
 
 typedef struct spool {
@@ -91,7 +93,8 @@ static void look(found *f, const char *path)
     }
 }
 
-/* The first process that recorded something, unless it still does: the program itself, if it did. */
+/* The first process that recorded something, unless it still does: the program itself, if it did. Of the programs that
+ * it was one after another (env, a wrapper that ends in exec), the last. */
 static spool *first_of(const found *f, pid_t pid)
 {
     spool *first = NULL;
@@ -99,7 +102,7 @@ static spool *first_of(const found *f, pid_t pid)
         spool *s = &f->spool[i];
         if (s->live || !s->readable)
             continue;
-        if (first == NULL || (s->info.pid == (uint64_t)pid && first->info.pid != (uint64_t)pid))
+        if (first == NULL || s->info.pid == (uint64_t)pid)
             first = s;
     }
     return first;
@@ -107,9 +110,27 @@ static spool *first_of(const found *f, pid_t pid)
 
 /* ------------------------------------------------------------------------------------------------------ telling */
 
+/* "python3 train.py --lr 0.1", shortened: the program without its folder, and the beginning of its arguments. */
+static void name_command(char **argv, char text[COMMAND_ROOM])
+{
+    const char *slash = strrchr(argv[0], '/');
+    size_t n = (size_t)snprintf(text, COMMAND_ROOM, "%s", slash != NULL ? slash + 1 : argv[0]);
+    for (int i = 1; argv[i] != NULL && n < COMMAND_ROOM; i++)
+        n += (size_t)snprintf(text + n, COMMAND_ROOM - n, " %s", argv[i]);
+    size_t shown = strcspn(text, "\n\r");
+    if (n >= COMMAND_ROOM || text[shown] != 0) {
+        shown = shown < COMMAND_ROOM - 4 ? shown : COMMAND_ROOM - 4;
+        while (shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80) /* inside a character */
+            shown--;
+        memcpy(text + shown, "...", 4);
+    }
+    for (char *p = text; *p != 0; p++) /* nothing for the terminal to obey */
+        *p = (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p;
+}
+
 static void tell_end(const run_options *o, const run_ended *ended, const found *f)
 {
-    char how[64] = "", about[96] = "nothing was recorded";
+    char how[64] = "", about[96] = "nothing was recorded", command[COMMAND_ROOM];
     if (WIFSIGNALED(ended->status))
         snprintf(how, sizeof how, ", ended by %s", strsignal(WTERMSIG(ended->status)));
     else if (WEXITSTATUS(ended->status) != 0)
@@ -118,13 +139,14 @@ static void tell_end(const run_options *o, const run_ended *ended, const found *
     for (size_t i = 0; i < f->count; i++)
         events += f->spool[i].info.spans + f->spool[i].info.memory_events + f->spool[i].info.instants;
     if (f->count > 0)
-        snprintf(about, sizeof about, "%llu events of %zu process%s", (unsigned long long)events, f->count,
-                 f->count == 1 ? "" : "es");
+        snprintf(about, sizeof about, "%llu event%s of %zu process%s", (unsigned long long)events,
+                 events == 1 ? "" : "s", f->count, f->count == 1 ? "" : "es");
     else if (f->is_gone)
         snprintf(about, sizeof about, "nothing is left: the folder was removed meanwhile");
     else if (ended->seconds * 1e9 < (double)o->delay_ns)
         snprintf(about, sizeof about, "nothing was recorded: it ended before --delay was over");
-    fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), o->program[0], cli_plain(stderr),
+    name_command(o->program, command);
+    fprintf(stderr, "%smtprof run: %s%s: %.3f s%s, %s\n", cli_bold(stderr), command, cli_plain(stderr),
             ended->seconds, how, about);
 }
 
@@ -153,6 +175,7 @@ bool run_table(const mtp_trace *trace, FILE *to)
     mtp_averages *averages = NULL;
     table.sort_by = "self_cpu_time_total";
     table.row_limit = ROWS;
+    table.max_line_width = cli_columns(to) > 0 ? cli_columns(to) : -1;
     mtp_status status = mtp_averages_create(trace, &group, &averages);
     bool of_python =
         status == MTP_OK && mtp_averages_count(averages) == 0 && mtp_averages_left_out(averages) > 0;
@@ -182,31 +205,53 @@ static bool is_trace(const char *path)
     return cli_ends(plain, ".mtp") || cli_ends(plain, ".json");
 }
 
-static void tell_files(const run_place *place, size_t others, uint64_t bytes, bool of_python)
+/* A command to be pasted. */
+static void tell_command(const char *before, const char *out, const char *after)
+{
+    fprintf(stderr, "mtprof %s ", before);
+    cli_print_argument(stderr, out);
+    fprintf(stderr, "%s\n", after);
+}
+
+static void tell_files(const run_place *place, const found *f, bool of_python)
 {
     struct stat st;
     char json[PATH_MAX];
     const char *out = place->shown;
     double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
+    bool is_spool = cli_ends(out, ".mtp"), steps = false, memory = false;
+    size_t others = is_spool ? f->count - 1 : 0;
     fprintf(stderr, "written  %s (%.1f MB)", out, size);
     if (others > 0)
-        fprintf(stderr, ", and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
-                others == 1 ? "" : "es", (double)bytes / 1e6 - size);
+        fprintf(stderr, " and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
+                others == 1 ? "" : "es", (double)f->bytes / 1e6 - size);
     fputc('\n', stderr);
     if (!is_trace(out))
         return;
-    fprintf(stderr, "more     mtprof table --sort self_cpu_time_total%s ",
-            of_python ? "--python-functions " : "");
-    cli_print_argument(stderr, out);
-    fputc('\n', stderr);
-    if (!cli_ends(out, ".mtp"))
+    for (size_t i = 0; i < f->count; i++) {
+        steps |= f->spool[i].info.steps > 2; /* every recording has one */
+        memory |= f->spool[i].info.memory_events > 0;
+    }
+    fputs("more     ", stderr);
+    tell_command(of_python ? "table --sort self_cpu_time_total --python-functions"
+                           : "table --sort self_cpu_time_total",
+                 out, "");
+    if (steps) {
+        fputs("         ", stderr);
+        tell_command("steps", out, "   # time per training step, and idle time");
+    }
+    if (memory) {
+        fputs("         ", stderr);
+        tell_command("memory", out, "   # over time, and what was alive at the peak");
+    }
+    if (!is_spool)
         return;
     snprintf(json, sizeof json, "%.*s.json.gz", (int)(strlen(out) - 4), out);
     fputs("         mtprof export ", stderr);
     cli_print_argument(stderr, out);
     fputs(" -o ", stderr);
     cli_print_argument(stderr, json);
-    fputs("   for ui.perfetto.dev\n", stderr);
+    fputs("   # for ui.perfetto.dev\n", stderr);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the files */
@@ -258,7 +303,7 @@ void run_result(const run_options *o, run_place *place, const run_ended *ended)
             delete_spools(&f);
         tell_end(o, ended, &f);
         if (good)
-            tell_files(place, is_spool ? f.count - 1 : 0, f.bytes, of_python);
+            tell_files(place, &f, of_python);
     } else {
         tell_end(o, ended, &f);
         if (first == NULL && f.live == 0)

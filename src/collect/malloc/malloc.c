@@ -369,6 +369,10 @@ static void report_nothing(void)
 
 static const mtp__collector heap = {"the malloc collector", has_recorded, report_nothing};
 
+/* Found by name: a framework's collector does not report again what it has from malloc. */
+EXPORT extern const bool mtp_malloc_is_recorded;
+const bool mtp_malloc_is_recorded = true;
+
 static __attribute__((constructor)) void start(void)
 {
     if (next.malloc == first_malloc)

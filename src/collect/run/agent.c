@@ -22,6 +22,7 @@
 #include "collect/run/run.h"
 
 #define LOOK_NS 2000000000u
+#define SMALL_BUDGET (4u << 20) /* where address space is limited (ulimit -v) */
 
 static struct {
     pthread_mutex_t lock;
@@ -30,7 +31,10 @@ static struct {
     pid_t pid;                 /* 0: the agent does nothing */
     mtp_profile *profile;      /* owned; NULL: not yet */
     mtp_profile *asked;        /* borrowed: records on somebody's request; NULL: none */
-    bool wanted; /* it should be recording, and is, unless the program runs a profile of its own */
+    bool wanted; /* it should be recording; it is, unless it has nothing to record or a profile of its own */
+    bool idle;   /* wanted, but not begun: nothing in the process can record yet */
+    bool needed; /* something can: see mtp_run_needed() */
+    bool is_program;            /* what the user named, not a process that it started */
     bool is_python, has_python; /* the program is an interpreter; it has attached itself */
     uint64_t step;
     mtp_op step_scope;
@@ -100,7 +104,7 @@ static void describe_process(mtp_profile *profile)
     mtp_profile_preset_metadata_json(profile, "command_line", json);
 }
 
-static bool make_profile(void)
+static bool make_profile(uint64_t budget)
 {
     const mtp__run_options *o = &run.options;
     mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
@@ -108,10 +112,10 @@ static bool make_profile(void)
     config.with_stack = config.with_modules = o->stacks;
     config.profile_memory = o->memory;
     config.acc_events = true;
-    config.follow_fork = true;
+    config.follow_fork = run.needed; /* else a child begins by itself, once there is something to record */
     config.gives_way = true;
     config.on_warning = on_warning;
-    config.buffer_bytes = o->budget;
+    config.buffer_bytes = budget;
     config.when_full = o->newest ? MTP_KEEP_NEWEST : MTP_STREAM;
     config.spool = run.spool;
     if (mtp_profile_create(&config, &run.profile) != MTP_OK)
@@ -120,12 +124,27 @@ static bool make_profile(void)
     return true;
 }
 
-/* With run.lock. */
+static bool prepare(void)
+{
+    if (run.profile == NULL && !make_profile(run.options.budget))
+        return false;
+    mtp_status status = mtp_profile_prepare_trace(run.profile);
+    if (status != MTP_E_NOMEM || run.options.budget != 0)
+        return status == MTP_OK;
+    mtp_profile_destroy(run.profile);
+    run.profile = NULL;
+    return make_profile(SMALL_BUDGET) && mtp_profile_prepare_trace(run.profile) == MTP_OK;
+}
+
+/* With run.lock. A process that cannot record makes no file: most of what a shell script starts. Only the program
+ * itself may still load something that uses mtprof.h. */
 static void begin(void)
 {
     run.wanted = true;
-    if ((run.profile == NULL && !make_profile()) || mtp_profile_prepare_trace(run.profile) != MTP_OK ||
-        mtp_profile_start_trace(run.profile) != MTP_OK) {
+    run.idle = !run.needed && !run.is_program;
+    if (run.idle)
+        return;
+    if (!prepare() || mtp_profile_start_trace(run.profile) != MTP_OK) {
         mtp__run_note(&run.options, "not recorded: %s", mtp_last_error());
         run.wanted = false;
     }
@@ -133,7 +152,7 @@ static void begin(void)
 
 static void end(void)
 {
-    run.wanted = false;
+    run.wanted = run.idle = false;
     if (run.profile != NULL)
         mtp_profile_stop_trace(run.profile);
 }
@@ -226,6 +245,8 @@ static void begin_or_wait(bool recording)
 
 static void before_fork(void)
 {
+    if (!run.needed && mtp__run_can_record()) /* something was loaded meanwhile */
+        run.needed = true;
     pthread_mutex_lock(&run.lock);
 }
 
@@ -241,12 +262,14 @@ static void after_fork_child(void)
     run.pid = getpid();
     run.step_scope.token = 0;
     run.asked = NULL;
+    run.is_program = false;
     bool recording = mtp_profile_is_recording(run.profile);
     if (!recording)
         run.profile = NULL; /* the parent's: what the child inherited of it cannot record */
-    if (run.wanted && !recording)
-        begin(); /* the parent's profile had given way */
-    begin_or_wait(recording || run.wanted);
+    bool wanted = run.wanted;
+    if (wanted && !recording)
+        begin(); /* the parent was idle, its profile had given way, or the child has no file */
+    begin_or_wait(wanted);
 }
 
 static bool name_spool(const char *folder)
@@ -273,6 +296,9 @@ __attribute__((constructor)) static void start(void)
     mtp__run_options_read(&run.options, getenv("MTPROF_RUN_OPTIONS"));
     run.pid = getpid();
     run.is_python = dlsym(RTLD_DEFAULT, "PyGILState_Check") != NULL;
+    run.is_program = run.options.parent == getppid();
+    run.needed = run.needed || run.is_python || mtp__run_can_record();
+    mtp__install_handlers(); /* before ours: in a child its own run first, at exit last */
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     atexit(at_exit);
     if (run.is_python)
@@ -283,10 +309,22 @@ __attribute__((constructor)) static void start(void)
     errno = error;
 }
 
+void mtp_run_needed(void)
+{
+    int error = errno;
+    pthread_mutex_lock(&run.lock);
+    run.needed = true;
+    if (run.idle)
+        begin();
+    pthread_mutex_unlock(&run.lock);
+    errno = error;
+}
+
 void mtp_run_python(const mtp_stack_provider *provider)
 {
     run.has_python = true;
     atomic_store_explicit(&python_stacks, provider, memory_order_release);
+    mtp_run_needed();
 }
 
 /* ---------------------------------------------------------------------------------------------- hooks of Python */
@@ -331,6 +369,7 @@ uint32_t mtp_run_hook(void (*begin_hook)(uint32_t recording), void (*end_hook)(v
         return 0;
     hook.begin = begin_hook;
     hook.end = end_hook;
+    mtp_run_needed(); /* a program may load Python when it has begun */
     if (mtp_watch_add(hook_begin, hook_end, NULL) != MTP_OK)
         return 0;
     return mtp_recording();

@@ -28,6 +28,8 @@ static void read_word(mtp__run_options *o, const char *word, const char *value)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && value != NULL; i++)
         if (strcmp(word, numbers[i].word) == 0)
             *numbers[i].number = strtoull(value, NULL, 10);
+    if (value != NULL && strcmp(word, "parent") == 0)
+        o->parent = (pid_t)strtol(value, NULL, 10);
     if (value != NULL && strcmp(word, "notes") == 0)
         snprintf(o->notes, sizeof o->notes, "%s", value);
     if (value != NULL && strcmp(word, "steps") == 0) {
@@ -51,6 +53,17 @@ void mtp__run_options_read(mtp__run_options *o, const char *words)
     }
 }
 
+/* libmtprof's messages name its own option; the user's is --budget. */
+static void rename_option(char *text)
+{
+    static const char theirs[] = "buffer_bytes", ours[] = "--budget";
+    char *at = strstr(text, theirs);
+    if (at == NULL)
+        return;
+    memcpy(at, ours, sizeof ours - 1);
+    memmove(at + sizeof ours - 1, at + sizeof theirs - 1, strlen(at + sizeof theirs - 1) + 1);
+}
+
 /* By datagram to an abstract socket: works for a process that may not write to the folder, that has changed its user
  * or its root, or that has closed all descriptors. */
 void mtp__run_note(const mtp__run_options *o, const char *fmt, ...)
@@ -64,6 +77,7 @@ void mtp__run_note(const mtp__run_options *o, const char *fmt, ...)
     va_start(args, fmt);
     mtp__format_list(text + n, sizeof text - (size_t)n, fmt, args);
     va_end(args);
+    rename_option(text + n);
     size_t length = strlen(o->notes);
     int fd = length > 0 && length < sizeof to.sun_path ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (fd >= 0) {

@@ -4,13 +4,20 @@
  * it on to torch.profiler's state of the thread. We cannot be that state: torch.profiler would refuse to start
  * beside us. So the calls are diverted: where PyTorch's libraries jump to these functions through their tables
  * (the PLT), the entry is replaced by a function of ours that records, and calls PyTorch's.
+ *
+ * PyTorch has its CPU memory from posix_memalign. Where the malloc collector reports that, these blocks are there
+ * already; only shared memory, which is mapped, is reported here then.
  */
 #include <c10/core/Allocator.h>
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <atomic>
+#include <mutex>
+#include <unordered_set>
 #include "collect/torch/inputs.h"
 
 #if defined(__x86_64__)
@@ -29,9 +36,31 @@ bool is_enabled()
     return (mtp_recording() & MTP_WITH_MEMORY) != 0 || c10::memoryProfilingEnabled();
 }
 
+std::atomic<bool> heap_is_recorded; /* by the malloc collector */
+std::atomic<size_t> mapped_count;   /* of `mapped` */
+std::mutex mapped_lock;
+std::unordered_set<void *> mapped; /* blocks of shared memory */
+
+/* Is it one of the blocks that come from posix_memalign? PyTorch reports others as reserved. */
+bool is_of_heap(void *at, int64_t bytes, size_t reserved)
+{
+    if (bytes > 0 && reserved == 0)
+        return true;
+    if (bytes <= 0 && mapped_count.load(std::memory_order_relaxed) == 0)
+        return true;
+    std::lock_guard<std::mutex> lock(mapped_lock);
+    if (bytes > 0)
+        mapped.insert(at);
+    bool heap = bytes <= 0 && mapped.erase(at) == 0;
+    mapped_count.store(mapped.size(), std::memory_order_relaxed);
+    return heap;
+}
+
 void on_usage(void *at, int64_t bytes, size_t allocated, size_t reserved, c10::Device device)
 {
-    mtp_memory_event(mtp__torch_device(device), at, bytes, allocated, reserved);
+    if (!heap_is_recorded.load(std::memory_order_relaxed) || !device.is_cpu() ||
+        !is_of_heap(at, bytes, reserved))
+        mtp_memory_event(mtp__torch_device(device), at, bytes, allocated, reserved);
     c10::reportMemoryUsageToProfiler(at, bytes, allocated, reserved, device);
 }
 
@@ -66,6 +95,7 @@ struct library {
 struct task {
     bool divert;      /* else restore */
     unsigned reports; /* entries of reportMemoryUsageToProfiler that now have the wanted value */
+    bool uses_heap;   /* PyTorch's allocator calls posix_memalign: not in builds with one of their own */
 };
 
 bool read_library(const dl_phdr_info *info, library *lib)
@@ -141,6 +171,7 @@ void write_entries(const library *lib, const ElfW(Rela) * relocations, size_t co
         if (type != JUMP_SLOT && type != GLOBAL_DATA)
             continue;
         const char *name = lib->names + lib->symbols[ELF64_R_SYM(relocations[i].r_info)].st_name;
+        t->uses_heap |= strcmp(name, "posix_memalign") == 0;
         if (strncmp(name, "_ZN3c102", 8) != 0)
             continue;
         for (const diversion &d : diversions)
@@ -166,19 +197,30 @@ int visit(dl_phdr_info *info, size_t, void *user)
 
 bool diverted;
 
+/* Does posix_memalign lead to the malloc collector, if that is here at all? */
+bool is_collected(void)
+{
+    Dl_info of_collector, of_function;
+    void *collector = dlsym(RTLD_DEFAULT, "mtp_malloc_is_recorded"),
+         *function = dlsym(RTLD_DEFAULT, "posix_memalign");
+    return collector != nullptr && function != nullptr && dladdr(collector, &of_collector) != 0 &&
+           dladdr(function, &of_function) != 0 && of_collector.dli_fbase == of_function.dli_fbase;
+}
+
 } // namespace
 
 bool mtp__torch_memory_attach(void)
 {
-    task t = {true, 0};
+    task t = {true, 0, false};
     dl_iterate_phdr(visit, &t);
+    heap_is_recorded = t.uses_heap && is_collected();
     diverted = t.reports > 0;
     return diverted;
 }
 
 void mtp__torch_memory_detach(void)
 {
-    task t = {false, 0};
+    task t = {false, 0, false};
     if (diverted)
         dl_iterate_phdr(visit, &t);
     diverted = false;
