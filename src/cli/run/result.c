@@ -15,8 +15,7 @@
 
 enum {
     ROWS = 15,
-    COMMAND_ROOM = 44,              /* of the command line as it is shown */
-    QUOTED_ROOM = 4 * PATH_MAX + 64 /* of a path in quotes */
+    COMMAND_ROOM = 44 /* of the command line as it is shown */
 };
 
 typedef struct spool {
