@@ -65,8 +65,7 @@ static void of_two_requests_at_once_one_is_refused(void **state)
     assert_says("already");
     finish(j); /* it ends while it is being recorded */
     pthread_join(thread, NULL);
-    assert_int_equal(a.status, MTP_E_STATE);
-    assert_contains(a.error, "while it was recorded");
+    assert_int_equal(a.status, MTP_OK);
     seen s = {0};
     assert_ok(seen_spool(&s, test_path("first.mtp")));
     assert_true(s.records > 0);

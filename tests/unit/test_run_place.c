@@ -30,6 +30,12 @@ bool cli_find(const char *in_build, const char *installed, const char *name, cha
     return libraries;
 }
 
+bool cli_find_python(char folder[PATH_MAX])
+{
+    snprintf(folder, PATH_MAX, "/lib/python");
+    return libraries;
+}
+
 static bool exists(const char *path)
 {
     struct stat st;
@@ -285,14 +291,16 @@ static void what_the_user_set_stays_in_force(void **state)
     assert_non_null(e);
     assert_string_equal(value_of(e, "LD_PRELOAD"), "/lib/src/collect/run/libmtprof_run.so:"
                                                    "/lib/src/collect/malloc/libmtprof_malloc.so");
-    assert_string_equal(value_of(e, "PYTHONPATH"), "/lib/../src/mtprof/_run:/theirs");
+    assert_string_equal(value_of(e, "PYTHONPATH"), "/lib/python/mtprof/_run:/theirs");
     assert_contains(value_of(e, "OPENCL_LAYERS"), ":/their/layer");
     assert_string_equal(value_of(e, "NVTX_INJECTION64_PATH"), "/another/tool.so");
     assert_contains(said, "keeps it");
     assert_string_equal(value_of(e, "MTPROF_OUT"), "");
     assert_string_equal(value_of(e, "MTPROF_RUN"), "/out.workers");
-    assert_string_equal(value_of(e, "MTPROF_RUN_OPTIONS"),
-                        "notes=name shapes memory torch steps=3:5 python until-torch budget=77");
+    char options[256];
+    snprintf(options, sizeof options,
+             "notes=name parent=%ld shapes memory torch steps=3:5 python until-torch budget=77", (long)getpid());
+    assert_string_equal(value_of(e, "MTPROF_RUN_OPTIONS"), options);
     run_environment_free(e);
     libraries = false;
     said[0] = 0;

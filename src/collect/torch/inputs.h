@@ -5,9 +5,9 @@
 #include <ATen/core/ivalue.h>
 #include "collect/torch/collector.h"
 
-#define MTP__TORCH_TENSORS 96 /* of an op, lists included, whose identities are recorded */
-#define MTP__TORCH_PACKS 256  /* a power of two */
-#define MTP__TORCH_WORDS 48   /* of most ops' inputs; for longer ones there is one long pack */
+#define MTP__TORCH_TENSORS 96      /* of an op, lists included, whose identities are recorded */
+#define MTP__TORCH_PACKS 256       /* a power of two */
+#define MTP__TORCH_WORDS 48        /* of most ops' inputs; for longer ones there is one long pack */
 #define MTP__TORCH_WORDS_LONG 2048 /* lists of some hundred tensors */
 
 /* Of one thread. Inputs are packed where those of an earlier call of the same op with as many elements were: if

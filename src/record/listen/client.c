@@ -38,8 +38,8 @@ static mtp__own_fd connect_to(const struct sockaddr_un *name, pid_t pid)
     return own;
 }
 
-/* By Ctrl-Z, or a debugger: it cannot answer. */
-static bool is_stopped(pid_t pid)
+/* As in proc(5); 0: there is no such process. */
+static char state_of(pid_t pid)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
@@ -49,7 +49,20 @@ static bool is_stopped(pid_t pid)
         fclose(f);
     text[n] = 0;
     const char *at = strrchr(text, ')'); /* the name may contain anything */
-    return at != NULL && (strncmp(at, ") T ", 4) == 0 || strncmp(at, ") t ", 4) == 0);
+    return at != NULL && at[1] == ' ' ? at[2] : 0;
+}
+
+/* By Ctrl-Z, or a debugger: it cannot answer. */
+static bool is_stopped(pid_t pid)
+{
+    char state = state_of(pid);
+    return state == 'T' || state == 't';
+}
+
+static bool has_ended(pid_t pid)
+{
+    char state = state_of(pid);
+    return state == 0 || state == 'Z' || state == 'X';
 }
 
 /* -------------------------------------------------------------------------------------------------- listing */
@@ -203,13 +216,16 @@ static mtp_status wait_for_end(const mtp__own_fd *from, const mtp_trigger *t, pi
         if (!told && t->is_enough != NULL && t->is_enough(t->user))
             told = shutdown(from->fd, SHUT_WR) == 0;
     mtp_status status = answer(from, line, sizeof line, pid, -1);
-    if (status == MTP_E_BUSY)
-        return MTP_FAIL(
-            MTP_E_STATE,
-            "process %ld ended, or closed our connection, while it was recorded; %s has what it did until "
-            "then",
-            (long)pid, t->spool);
-    return status;
+    if (status != MTP_E_BUSY)
+        return status;
+    const struct timespec moment = {0, TRY_NS}; /* its descriptors are closed before it has ended */
+    nanosleep(&moment, NULL);
+    return has_ended(pid)
+               ? MTP_OK
+               : MTP_FAIL(
+                     MTP_E_STATE,
+                     "process %ld closed our connection while it was recorded; %s has what it did until then",
+                     (long)pid, t->spool);
 }
 
 /* MTP_E_BUSY: try again. */
