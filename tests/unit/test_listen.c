@@ -211,6 +211,43 @@ static void half_a_request_and_one_without_end_are_dropped(void **state)
     finish(j);
 }
 
+/* Both ends of a conversation, without a server. */
+static void lines_are_heard_one_by_one_and_failures_say_why(void **state)
+{
+    (void)state;
+    int pair[2];
+    char line[16];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    mtp__own_fd ends[2] = {mtp__own(pair[0]), mtp__own(pair[1])};
+    assert_true(mtp__listen_say(&ends[0], "ok\ndone\n", 1000));
+    assert_true(mtp__listen_hear(&ends[1], line, sizeof line, 1000));
+    assert_string_equal(line, "ok");
+    assert_true(mtp__listen_hear(&ends[1], line, sizeof line, -1));
+    assert_string_equal(line, "done");
+    assert_false(mtp__listen_hear(&ends[1], line, sizeof line, 10));
+    assert_int_equal(errno, ETIMEDOUT);
+    assert_true(mtp__listen_say(&ends[0], "0123456789abcde\n", 1000)); /* just fits */
+    assert_true(mtp__listen_hear(&ends[1], line, sizeof line, 1000));
+    assert_true(mtp__listen_say(&ends[0], "0123456789abcdef\n", 1000));
+    assert_false(mtp__listen_hear(&ends[1], line, sizeof line, 1000));
+    assert_int_equal(errno, EMSGSIZE);
+    char *long_line = calloc(1, 8 << 20);
+    memset(long_line, 'x', (8 << 20) - 1);
+    assert_false(mtp__listen_say(&ends[0], long_line, 50)); /* nobody reads it */
+    assert_int_equal(errno, ETIMEDOUT);
+    free(long_line);
+    mtp__own_close(&ends[1]);
+    assert_int_equal(ends[1].fd, -1);
+    assert_false(mtp__listen_say(&ends[0], "x\n", 1000));
+    assert_int_equal(errno, EPIPE);
+    int taken = dup2(pair[0] == 0 ? 1 : 0, pair[0]); /* another file has its number */
+    assert_false(mtp__own_is(&ends[0]));
+    assert_false(mtp__listen_hear(&ends[0], line, sizeof line, 1000));
+    mtp__own_close(&ends[0]);
+    assert_true(fcntl(taken, F_GETFD) >= 0);
+    close(taken);
+}
+
 typedef struct dripping {
     int fd;
     atomic_int stop;
@@ -350,8 +387,7 @@ static void close_all_and_open_others(job *j)
     j->ready = 1;
     while (!j->go)
         doze(1);
-    for (int fd = 3; fd < 200; fd++)
-        close(fd);
+    close_all();
     for (int i = 0; i < PAIRS; i++)
         CHILD_CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair[i]) == 0);
     j->done = 1;
@@ -795,6 +831,7 @@ int main(void)
         TEST(unknown_requests_are_answered_and_change_nothing),
         TEST(garbage_does_not_stop_it_from_listening),
         TEST(half_a_request_and_one_without_end_are_dropped),
+        TEST(lines_are_heard_one_by_one_and_failures_say_why),
         TEST(a_request_that_drips_in_does_not_keep_others_waiting),
         TEST(a_recording_ends_on_time_while_a_request_drips_in),
         TEST(a_thousand_connections_cost_only_time),

@@ -140,8 +140,7 @@ static void close_ours_without_a_way_back(job *j)
     while (!j->go)
         doze(1);
     mtp__fault_plan(1u << MTP__FAULT_SOCKET, 1, true);
-    for (int fd = 3; fd < 100; fd++)
-        close(fd);
+    close_all();
     while (mtp_recording() != 0) /* the recording ends, although nobody can be told */
         doze(10);
     mtp__fault_stop();
