@@ -96,8 +96,8 @@ int mtp__start_thread(void *(*run)(void *arg), void *arg);
 /* Tests: what to break. X(symbol) */
 #define MTP__FAULT_LIST(X)                                                                                   \
     X(ALLOC)                                                                                                 \
-    X(MAP) X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME) X(SOCKET)    \
-        X(THREAD)
+    X(MAP)                                                                                                   \
+    X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME) X(SOCKET) X(THREAD)
 #define X(sym) MTP__FAULT_##sym,
 typedef enum mtp__fault {
     MTP__FAULT_LIST(X) MTP__FAULT_KINDS

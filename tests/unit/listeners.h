@@ -116,6 +116,14 @@ static void note_start(void *user)
     ((asked *)user)->started = 1;
 }
 
+static inline void *ask_for_long(void *arg)
+{
+    asked *a = arg;
+    a->status = mtp_trigger_process((uint64_t)a->pid, &a->trigger);
+    snprintf(a->error, sizeof a->error, "%s", mtp_last_error());
+    return NULL;
+}
+
 static struct sockaddr_un name_of(pid_t pid)
 {
     struct sockaddr_un folder = {.sun_family = AF_UNIX}, name = {.sun_family = AF_UNIX};
