@@ -268,7 +268,7 @@ static void the_socket_of_another_process_is_not_removed_at_exit(void **state)
 
 static void sleep_for_long(void)
 {
-    doze(50000);
+    doze(500000);
 }
 
 static void leave_two_threads_of_ours(job *j)
