@@ -66,7 +66,7 @@ static mtp_profile *hold_active(const mtp_profile *but)
 {
     lock_ways();
     mtp_profile *other = atomic_load(&active);
-    if (other != NULL && (other == but || !other->config.gives_way || !other->by_hand ||
+    if (other != NULL && (other == but || !other->config.gives_way || other->retired || !other->by_hand ||
                           atomic_load(&other->driver) == (uintptr_t)pthread_self()))
         other = NULL;
     if (other != NULL)
@@ -139,7 +139,7 @@ void mtp__profile_retire(mtp_profile *prof)
     const struct timespec moment = {0, 1000000};
     mtp__profile_forget(prof);
     lock_ways();
-    prof->config.gives_way = false;
+    prof->retired = true;
     for (int i = 0; i < PATIENCE_MS && prof->held > 0; i++) {
         unlock_ways();
         nanosleep(&moment, NULL);

@@ -465,10 +465,10 @@ mtp_status mtp_profile_start(mtp_profile *prof)
         return status;
     if (prof->active)
         return MTP_FAIL(MTP_E_STATE, "start: this profile is already active");
+    prof->by_hand = false; /* before others can see it as the active one */
     if (!mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
-    prof->by_hand = false;
     prof->step = 0;
     prof->cycles_before = prof->cycles;
     prof->step_name = mtp_name("ProfilerStep#");
@@ -567,10 +567,11 @@ mtp_status mtp_profile_prepare_trace(mtp_profile *prof)
         return status;
     if (prof->recording || (prof->active && !prof->by_hand))
         return MTP_FAIL(MTP_E_STATE, "prepare_trace: this profile is already recording");
+    if (!prof->active)
+        prof->by_hand = true;
     if (!prof->active && !mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {prof};
-    prof->by_hand = true;
     status = prepare(prof);
     if (status == MTP_OK)
         mine.prof = NULL;
@@ -589,10 +590,11 @@ mtp_status mtp_profile_start_trace(mtp_profile *prof)
     if (prof->recording)
         return MTP_FAIL(MTP_E_STATE, "start_trace: this profile is already recording");
     bool claimed = !prof->active;
+    if (claimed)
+        prof->by_hand = true;
     if (claimed && !mtp__profile_take(prof))
         return MTP_FAIL(MTP_E_BUSY, "another profiler session is already active");
     claim mine __attribute__((cleanup(claim_end))) = {claimed ? prof : NULL};
-    prof->by_hand |= claimed;
     status = start_trace(prof);
     if (status == MTP_OK)
         mine.prof = NULL;

@@ -24,6 +24,7 @@ struct mtp_profile {
     uintptr_t driver_frame;     /* where that call is on the driver's stack; UINTPTR_MAX: not known yet */
     mtp_profile *paused_before; /* borrowed; active.c's lock, as the next */
     unsigned held;              /* threads that pause or resume it */
+    bool retired;               /* it is being destroyed */
     bool leaving;               /* an exception of a callback is propagating: no more callbacks */
     bool has_trace_id;
     bool unsaved;               /* a cycle was recorded and on_trace_ready has not been called for it */

@@ -1,6 +1,7 @@
 /* Unit: record/details and record/stack: shape signatures, stacks, texts, and what happens when they do
  * not fit. */
 #define _GNU_SOURCE
+#include "record/stack.h"
 #include "tests/unit/read_back.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -603,6 +604,45 @@ static void others_record_while_a_frame_is_described(void **state)
     assert_true(test_left_well(test_child(describe_and_wait, NULL, 20)));
 }
 
+static uint32_t too_many(void *user, uint64_t *frames, uint32_t room)
+{
+    (void)user;
+    for (uint32_t i = 0; i < room; i++)
+        frames[i] = i + 1;
+    return room + 7;
+}
+
+static void any_text(void *user, uint64_t frame, char *out, size_t room)
+{
+    (void)user;
+    snprintf(out, room, "%llu", (unsigned long long)frame);
+}
+
+static __attribute__((noinline)) uint32_t capture(uint64_t *frames, uint32_t most, uint32_t *from)
+{
+    uint32_t count = mtp__stack_capture(__builtin_return_address(0), frames, 64, most, from);
+    assert_ptr_equal((void *)(uintptr_t)frames[*from], __builtin_return_address(0));
+    return count;
+}
+
+/* From the caller of the recording call on, and no more than asked for. */
+static void a_captured_stack_begins_at_the_caller_and_has_a_limit(void **state)
+{
+    (void)state;
+    uint64_t frames[64];
+    uint32_t from = 99;
+    assert_ok(mtp_stack_provider_set(NULL));
+    uint32_t whole = capture(frames, 64, &from);
+    assert_true(from > 0 && whole > from + 3);
+    for (uint32_t most = 1; most < 4; most++)
+        assert_int_equal(capture(frames, most, &from), from + most);
+    const mtp_stack_provider p = {sizeof p, too_many, any_text, NULL};
+    assert_ok(mtp_stack_provider_set(&p));
+    assert_int_equal(mtp__stack_capture(NULL, frames, 64, 5, &from), 5);
+    assert_int_equal(from, 0);
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,6 +661,7 @@ int main(void)
         TEST(native_stacks_lead_to_the_caller),
         TEST(describing_survives_addresses_that_are_nothing),
         TEST(others_record_while_a_frame_is_described),
+        TEST(a_captured_stack_begins_at_the_caller_and_has_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

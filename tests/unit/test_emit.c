@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include "tests/test.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char *(*tool_log)(void);
+static void (**tool_log_hook)(void);
 static const char *tool_path;
 
 #define assert_told(expected) assert_string_equal(tool_log(), expected)
@@ -140,9 +142,36 @@ static void long_texts_are_cut(void **state)
     static char name[10000];
     memset(name, 'x', sizeof name);
     assert_ok(mtp_emit_start(MTP_TOOL_ITT, false));
-    mtp_scope_end(mtp_scope_begin_text(name, sizeof name));
+    for (size_t length = 4094; length <= sizeof name; length += length < 4100 ? 1 : 200) {
+        mtp_scope_end(mtp_scope_begin_text(name, length));
+        assert_int_equal(strcspn(tool_log(), "\n"), 2 + (length < 4095 ? length : 4095));
+    }
     mtp_emit_stop();
-    assert_int_equal(strcspn(tool_log(), "\n"), 2 + 4095);
+}
+
+static void record_something(void)
+{
+    mtp_scope_end(mtp_scope_begin(MTP_NAME("by the tool")));
+    errno = EXDEV;
+}
+
+/* As our own collectors do, if one of them is the tool. */
+static void a_tool_that_records_is_not_told_of_it_and_errno_is_the_programs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(mtp_emit_start(i == 0 ? MTP_TOOL_ITT : MTP_TOOL_NVTX, false));
+        tool_log();
+        *tool_log_hook = record_something;
+        errno = ENOENT;
+        mtp_token t = mtp_scope_begin(MTP_NAME("outer"));
+        assert_int_equal(errno, ENOENT);
+        mtp_scope_end(t);
+        assert_int_equal(errno, ENOENT);
+        *tool_log_hook = NULL;
+        mtp_emit_stop();
+        assert_null(strstr(tool_log(), "by the tool"));
+    }
 }
 
 /* A profile gets what happens while it records; begins and ends that it cuts apart stay with the tool. */
@@ -226,6 +255,7 @@ int main(int argc, char **argv)
         return 77;
     tool_path = argv[1];
     *(void **)&tool_log = dlsym(library, "tool_log");
+    tool_log_hook = dlsym(library, "tool_log_hook");
     unsetenv("INTEL_LIBITTNOTIFY64");
     unsetenv("NVTX_INJECTION64_PATH");
     const struct CMUnitTest tests[] = {
@@ -233,6 +263,7 @@ int main(int argc, char **argv)
         TEST(itt_has_the_names),
         TEST(nvtx_has_numbers_and_sizes_as_torch_prints_them),
         TEST(long_texts_are_cut),
+        TEST(a_tool_that_records_is_not_told_of_it_and_errno_is_the_programs),
         TEST(a_recording_takes_the_events_for_itself),
         TEST(what_a_recording_shows_is_its_own_after_emission_stops),
         TEST(every_thread_emits),

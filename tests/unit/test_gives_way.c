@@ -1,7 +1,9 @@
 /* Unit: profiles that give way to the program's own, and functions that watch recordings begin and end. */
 #include "tests/test.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 static mtp_profile *tool(warnings *w)
 {
@@ -193,6 +195,54 @@ static void a_tool_may_end_while_the_program_starts_and_stops(void **state)
     assert_int_equal(mtp_recording(), 0);
 }
 
+static struct {
+    atomic_int paused, destroyed;
+    mtp_profile *prof;
+} owner;
+
+static void *destroy_it(void *unused)
+{
+    while (!owner.paused)
+        sched_yield();
+    mtp_profile_destroy(owner.prof);
+    owner.destroyed = 1;
+    return unused;
+}
+
+/* Called while it is being paused. */
+static void on_giving_way(void *user, mtp_warning code, const char *text)
+{
+    const struct timespec moment = {0, 50000000};
+    (void)text;
+    if (code != MTP_WARNING_GAVE_WAY)
+        return;
+    owner.paused = 1;
+    nanosleep(&moment, NULL);
+    *(int *)user = owner.destroyed;
+}
+
+static void a_profile_is_not_destroyed_while_another_thread_pauses_it(void **state)
+{
+    (void)state;
+    int was_destroyed = -1;
+    pthread_t thread;
+    mtp_profile_config c = test_config(NULL);
+    c.gives_way = true;
+    c.on_warning = on_giving_way;
+    c.user = &was_destroyed;
+    owner.prof = test_create(&c);
+    assert_ok(mtp_profile_prepare_trace(owner.prof));
+    assert_ok(mtp_profile_start_trace(owner.prof));
+    pthread_create(&thread, NULL, destroy_it, NULL);
+    c = test_config(NULL);
+    mtp_profile *own = test_start(&c);
+    assert_int_equal(was_destroyed, 0);
+    pthread_join(thread, NULL);
+    assert_ok(mtp_profile_stop(own));
+    assert_int_equal(mtp_recording(), 0); /* there is nothing left to resume */
+    mtp_profile_destroy(own);
+}
+
 /* ----------------------------------------------------------------------------------------------------- watching */
 
 typedef struct watched {
@@ -314,6 +364,7 @@ int main(void)
         TEST(a_tool_that_is_over_while_it_is_paused_does_not_resume),
         TEST(a_start_that_fails_lets_the_tool_go_on),
         TEST(a_tool_may_end_while_the_program_starts_and_stops),
+        TEST(a_profile_is_not_destroyed_while_another_thread_pauses_it),
         TEST(those_who_watch_are_called_within_the_recording),
         TEST(a_pause_is_an_end_and_a_begin_for_those_who_watch),
         TEST(eight_may_watch_and_no_more_from_any_thread),

@@ -140,20 +140,12 @@ static void close_ours_without_a_way_back(job *j)
     while (!j->go)
         doze(1);
     mtp__fault_plan(1u << MTP__FAULT_SOCKET, 1, true);
-    for (int fd = 3; fd < 100; fd++)
-        close(fd);
+    close_all();
     while (mtp_recording() != 0) /* the recording ends, although nobody can be told */
         doze(10);
     mtp__fault_stop();
     j->done = 1;
     work_until_told(j);
-}
-
-static void *ask_and_forget(void *arg)
-{
-    asked *a = arg;
-    a->status = mtp_trigger_process((uint64_t)a->pid, &a->trigger);
-    return NULL;
 }
 
 static void a_recording_ends_and_it_listens_again_after_all_was_lost(void **state)
@@ -164,7 +156,7 @@ static void a_recording_ends_and_it_listens_again_after_all_was_lost(void **stat
     pthread_t thread;
     a.trigger.started = note_start;
     a.trigger.user = &a;
-    pthread_create(&thread, NULL, ask_and_forget, &a);
+    pthread_create(&thread, NULL, ask_for_long, &a);
     wait_until(&a.started);
     j->go = 1;
     pthread_join(thread, NULL);

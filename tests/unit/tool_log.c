@@ -14,7 +14,9 @@
 EXPORT void __itt_api_init(mtp__itt_global *global, int groups);
 EXPORT int InitializeInjectionNvtx2(mtp__nvtx_export *get);
 EXPORT char *tool_log(void);
+EXPORT void (*tool_log_hook)(void); /* called by each call; NULL: none */
 
+void (*tool_log_hook)(void);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char text[1 << 20];
 static size_t used;
@@ -25,6 +27,8 @@ static void tell(const char *what, const char *more)
     char line[8192];
     int n = snprintf(line, sizeof line, "%s %s\n", what, more);
     const char *path = getenv("MTP_TOOL_LOG");
+    if (tool_log_hook != NULL)
+        tool_log_hook();
     pthread_mutex_lock(&lock);
     if (used + (size_t)n < sizeof text) {
         memcpy(text + used, line, (size_t)n + 1);

@@ -27,7 +27,7 @@
 #define QUEUE 8
 
 static struct {
-    atomic_bool on;
+    atomic_bool on, leaving; /* leaving: the process exits */
     pid_t pid;
     struct sockaddr_un name;
     struct stat root, file; /* when it was bound: of "/", of the name */
@@ -121,18 +121,18 @@ static bool is_deleted(void)
            mtp__look_at(server.name.sun_path, &file) != 0 && errno == ENOENT;
 }
 
-static void close_socket(void)
+static void remove_file(void)
 {
     struct stat file;
-    hang_up(&server.door);
     if (mtp__look_at(server.name.sun_path, &file) == 0 && is_same(&file, &server.file))
         unlink(server.name.sun_path); /* and not that of a process with this number in another namespace */
 }
 
 static void at_exit(void)
 {
+    atomic_store(&server.leaving, true); /* other handlers may take their time: the thread makes no new one */
     if (atomic_load(&server.on) && server.pid == getpid())
-        close_socket();
+        remove_file();
 }
 
 /* The same user, or root. */
@@ -289,9 +289,9 @@ static int patience_ms(int most)
 static void listen_on(void)
 {
     for (;;) {
-        if (mtp__own_is(&server.door) && is_deleted())
-            close_socket();
-        if (!mtp__own_is(&server.door))
+        if (mtp__own_is(&server.door) && is_deleted() && !atomic_load(&server.leaving))
+            hang_up(&server.door);
+        if (!mtp__own_is(&server.door) && !atomic_load(&server.leaving))
             (void)open_socket(); /* if it fails: again after the next wait */
         struct pollfd ready[] = {
             {server.door.fd, POLLIN, 0},
@@ -321,7 +321,8 @@ mtp_status mtp_listen(void)
         atexit(at_exit);
     if (status == MTP_OK && (status = mtp__own_thread(listen_on)) != MTP_OK) {
         MTP_NOTE("listen");
-        close_socket();
+        hang_up(&server.door);
+        remove_file();
     }
     if (status != MTP_OK)
         atomic_store(&server.on, false);
