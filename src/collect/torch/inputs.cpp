@@ -90,7 +90,20 @@ static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10:
         id->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
 }
 
-static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
+/* Those that the reader of a trace takes for granted. */
+static bool are_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides)
+{
+    int64_t step = 1;
+    for (size_t i = sizes.size(); i > 0; i--) {
+        if (strides[i - 1] != step)
+            return false;
+        step *= sizes[i - 1] != 0 ? sizes[i - 1] : 1;
+    }
+    return true;
+}
+
+/* brief: leaves out strides that can be, for lists of hundreds of tensors. */
+static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t, bool brief)
 {
     if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
         mtp_pack_none(&to->pack);
@@ -107,15 +120,16 @@ static inline void read_tensor(mtp__torch_inputs *to, const c10::TensorImpl *t)
     }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
+    bool with_strides = is_strided && !(brief && are_contiguous(sizes, t->strides()));
     mtp_pack_tensor(&to->pack, dtype, (uint32_t)sizes.size(), sizes.data(),
-                    is_strided ? t->strides().data() : NULL);
+                    with_strides ? t->strides().data() : NULL);
 }
 
 /* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
 static void read_item(mtp__torch_inputs *to, const c10::TensorImpl *t)
 {
     if (t != c10::UndefinedTensorImpl::singleton()) {
-        read_tensor(to, t);
+        read_tensor(to, t, true);
         return;
     }
     mtp_pack_tensor(&to->pack, MTP_UNKNOWN, 0, NULL, NULL);
@@ -153,7 +167,7 @@ static void read_list(mtp__torch_inputs *to, const c10::IValue &value)
 static inline void read_value(mtp__torch_inputs *to, const c10::IValue &value)
 {
     if (value.isTensor()) {
-        read_tensor(to, value.unsafeToTensorImpl());
+        read_tensor(to, value.unsafeToTensorImpl(), false);
     } else if (value.isInt()) {
         mtp_pack_int(&to->pack, value.toInt());
     } else if (value.isBool()) {
