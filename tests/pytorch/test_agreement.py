@@ -53,8 +53,9 @@ def test_the_same_shapes_of_long_lists():
         weights, moments = ([torch.ones(2, 1, 3, k % 5) for k in range(100)] for _ in range(2))
         with silence(), profiler.profile(record_shapes=True) as prof:
             torch._foreach_lerp_(weights, moments, 0.5)
-            torch.cat([torch.ones(2, 1)] * 300, 1)
-        return [(event.name, event.structured_input_shapes, event.concrete_inputs) for event in prof.events()]
+            torch._foreach_addcmul_(weights, moments, moments, 2.0)
+            torch.cat([torch.ones(2, 1, 3, 1), torch.ones(2, 1, 1, 3).transpose(2, 3)] * 100, 1)
+        return [(event.name, event.structured_input_shapes, event.structured_input_strides, event.concrete_inputs) for event in prof.events()]
 
     assert run(ours) == run(torch.profiler)
 

@@ -276,3 +276,20 @@ def test_results_compare_with_the_enums_of_pytorch():
     assert prof.current_action == torch.profiler.ProfilerAction.RECORD
     assert profiler.schedule(wait=0, warmup=0, active=1)(0) == torch.profiler.ProfilerAction.RECORD_AND_SAVE
     assert exp.tag == 0 and exp.tag != "TorchOp" and not exp.tag == None  # noqa: E711
+
+
+def test_the_modules_of_torch_profiler_know_our_events(capsys):
+    """Not PyTorch's own, which refuse or overlook them."""
+    from mtprof.pytorch._memory_profiler import MemoryProfile
+    from mtprof.pytorch._pattern_matcher import report_all_anti_patterns
+    from mtprof.pytorch._utils import BasicEvaluation
+    from mtprof.pytorch.profiler import profile
+    assert profile is profiler.profile is profiler.profiler.profile
+    with profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+    report_all_anti_patterns(prof)
+    assert "TorchTidy Report" in capsys.readouterr().out
+    assert any(event.name == "aten::addmm" for event in BasicEvaluation(prof.profiler).events)
+    assert MemoryProfile(prof.profiler.kineto_results).timeline
+    assert profiler._pattern_matcher.report_all_anti_patterns is report_all_anti_patterns
+    assert profiler._utils.BasicEvaluation is BasicEvaluation and profiler._memory_profiler.MemoryProfile is MemoryProfile

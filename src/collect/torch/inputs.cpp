@@ -90,8 +90,21 @@ static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10:
         id->storage = (uint64_t)(uintptr_t)t->unsafe_storage().data() & (((uint64_t)1 << 56) - 1);
 }
 
+/* Those that the reader of a trace takes for granted. */
+static bool are_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides)
+{
+    int64_t step = 1;
+    for (size_t i = sizes.size(); i > 0; i--) {
+        if (strides[i - 1] != step)
+            return false;
+        step *= sizes[i - 1] != 0 ? sizes[i - 1] : 1;
+    }
+    return true;
+}
+
+/* brief: leaves out strides that can be, for lists of hundreds of tensors. */
 static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs *to, mtp_pack *pack,
-                                                              const c10::TensorImpl *t)
+                                                              const c10::TensorImpl *t, bool brief)
 {
     if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
         mtp_pack_none(pack);
@@ -108,15 +121,16 @@ static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs 
     }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
+    bool with_strides = is_strided && !(brief && are_contiguous(sizes, t->strides()));
     mtp_pack_tensor(pack, dtype, (uint32_t)sizes.size(), sizes.data(),
-                    is_strided ? t->strides().data() : NULL);
+                    with_strides ? t->strides().data() : NULL);
 }
 
 /* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
 static void read_item(mtp__torch_inputs *to, mtp_pack *pack, const c10::TensorImpl *t)
 {
     if (t != c10::UndefinedTensorImpl::singleton()) {
-        read_tensor(to, pack, t);
+        read_tensor(to, pack, t, true);
         return;
     }
     mtp_pack_tensor(pack, MTP_UNKNOWN, 0, NULL, NULL);
@@ -175,7 +189,7 @@ static inline __attribute__((always_inline)) void read_values(mtp__torch_inputs 
     mtp_pack_begin(&mine);
     for (const c10::IValue &value : values) {
         if (value.isTensor()) {
-            read_tensor(to, &mine, value.unsafeToTensorImpl());
+            read_tensor(to, &mine, value.unsafeToTensorImpl(), false);
         } else if (value.isInt()) {
             mtp_pack_int(&mine, value.toInt());
         } else if (value.isBool()) {

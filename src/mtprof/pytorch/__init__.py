@@ -13,6 +13,7 @@ enums (torch.profiler.ProfilerActivity, what torch.profiler.schedule returns) ar
 `mtprof run` does the same for programs that are not to be changed: docs/run.md.
 """
 
+import importlib
 from typing import Any
 
 from mtprof.pytorch import _early
@@ -62,8 +63,13 @@ class profile(_home.profile, _KinetoProfile):
 _count_optimizer_steps(_FRAMEWORK)
 
 
+_MODULES = ("_memory_profiler", "_pattern_matcher", "_utils", "profiler")  # PyTorch's own do not know our events
+
+
 def __getattr__(name: str) -> Any:
-    """What else torch.profiler has: itt, _utils ... are PyTorch's own."""
+    """What else torch.profiler has: itt ... are PyTorch's own."""
+    if name in _MODULES:
+        return importlib.import_module(f"mtprof.pytorch.{name}")
     import torch.profiler
 
     return getattr(torch.profiler, name)
