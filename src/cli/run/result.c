@@ -196,7 +196,7 @@ static void tell_files(const run_place *place, size_t others, uint64_t bytes, bo
     if (!is_trace(out))
         return;
     fprintf(stderr, "more     mtprof table --sort self_cpu_time_total%s ",
-            of_python ? "--python-functions " : "");
+            of_python ? " --python-functions" : "");
     cli_print_argument(stderr, out);
     fputc('\n', stderr);
     if (!cli_ends(out, ".mtp"))

@@ -42,10 +42,11 @@ bool mtpn_frames_are_free(void); /* does no session of this process own them? */
  * is set. sets_provider: stacks are Python's; else the caller has seen to that. */
 bool mtpn_frames_begin(const void *session, bool with_functions, bool sets_provider);
 const mtp_stack_provider *mtpn_frames_provider(void);
-bool mtpn_frames_may_follow(void);              /* is no other profiler following this thread? */
-void mtpn_frames_follow(void);                  /* after it started */
-void mtpn_frames_unfollow(const void *session); /* before it stops */
-void mtpn_frames_end(const void *session);      /* no-op for a session that does not own them */
+bool mtpn_frames_may_follow(void);                    /* is no other profiler following this thread? */
+bool mtpn_frames_were_displaced(const void *session); /* has one taken over this thread meanwhile? */
+void mtpn_frames_follow(void);                        /* after it started */
+void mtpn_frames_unfollow(const void *session);       /* before it stops */
+void mtpn_frames_end(const void *session);            /* no-op for a session that does not own them */
 
 /* objects.c: the object of a call, right after the call begins; is_new: first seen in this session */
 int mtpn_objects_init(PyObject *module);
