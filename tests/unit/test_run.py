@@ -576,6 +576,7 @@ def on_demand(folder):
     check("a_request_that_is_given_up_ends_the_recording", re.search(rf"^ *{pid} .* idle ", listed(), re.M) and "stopped" in info, info)
     long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "int.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
     until_listed(pid, "recording")
+    time.sleep(0.5)  # something happens
     long.send_signal(signal.SIGINT)
     table = long.communicate()[0]
     check("one_that_is_interrupted_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and
