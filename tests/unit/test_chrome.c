@@ -467,6 +467,42 @@ static void nesting_of_any_depth_is_written(void **state)
     mtp_trace_destroy(t);
 }
 
+/* Under `mtprof run` a step ends where the optimizer has stepped, inside the program's own annotation of an iteration. */
+static void a_step_that_crosses_an_annotation_is_beside_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t start, end;
+        mtp__category category;
+    } spans[] = {{"ProfilerStep#1", 0, 180, MTP__CATEGORY_USER_ANNOTATION},
+                 {"iteration", 100, 200, MTP__CATEGORY_USER_ANNOTATION},
+                 {"aten::mm", 110, 120, MTP__CATEGORY_CPU_OP},
+                 {"ProfilerStep#2", 180, 280, MTP__CATEGORY_USER_ANNOTATION},
+                 {"iteration", 210, 300, MTP__CATEGORY_USER_ANNOTATION},
+                 {"aten::mm", 220, 230, MTP__CATEGORY_CPU_OP}};
+    mtp_trace *t;
+    assert_ok(mtp__trace_create(&t));
+    mtp__track track = {.pid = 1, .tid = 77, .sort_index = INT64_MIN};
+    uint32_t k = mtp__trace_add_track(t, &track);
+    for (size_t i = 0; i < COUNT(spans); i++)
+        mtp__trace_add_span(t, k, spans[i].start, spans[i].end,
+                            mtp__trace_text(t, spans[i].name, strlen(spans[i].name)), spans[i].category, 0,
+                            0);
+    assert_ok(mtp__trace_finish(t));
+    char *got = written(t, NULL), *rest = got;
+    size_t on_thread = 0, steps = 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        bool here = strstr(line, "\"ph\": \"X\"") != NULL && strstr(line, "\"tid\": 77,") != NULL;
+        on_thread += here;
+        steps += here && strstr(line, "ProfilerStep#") != NULL;
+    }
+    assert_int_equal(on_thread, 4);
+    assert_int_equal(steps, 0);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
 static void spans_that_all_overlap_cost_no_square(void **state)
 {
     (void)state;
@@ -657,6 +693,7 @@ int main(int argc, char **argv)
         TEST(ops_have_the_call_stack_that_tensorboard_shows),
         TEST(the_device_of_our_own_traces_keeps_its_name),
         TEST(nesting_of_any_depth_is_written),
+        TEST(a_step_that_crosses_an_annotation_is_beside_it),
         TEST(spans_that_all_overlap_cost_no_square),
         TEST(control_characters_in_given_members_are_escaped),
         TEST(a_million_args_and_names_are_written),

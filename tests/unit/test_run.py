@@ -102,8 +102,8 @@ def outputs(folder):
     done = run(folder, PROGRAM, "scopes", "5", "0", "\t\"ä\\日本", b"\xff\xe6", options=["-o", "line.json"])
     line = json.loads((folder / "line.json").read_text())["command_line"]
     check("the_command_line_is_the_user_s_text", line == PROGRAM + ' scopes 5 0 \t"ä\\日本 \ufffd\ufffd', line)
-    for name in "-it's $HOME.mtp", "x.json", "x.csv", "x.memory.json.gz", "x.et.json":
-        done = run(folder, PROGRAM, "scopes", "5", options=["-o", name])
+    for name in "-it's $HOME.mtp", "x.json", "x.csv", "x.memory.json.gz", "x.et.json", "python.mtp":
+        done = run(folder, *([PYTHON, "-c", "1"] if name == "python.mtp" else [PROGRAM, "scopes", "5"]), options=["-o", name])
         lines = [line.split("   ")[-1 if "table" in line else -2].strip() for line in done.err.splitlines() if " mtprof " in line]
         ends = [subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True,
                                env=environment(PATH=os.path.dirname(MTPROF) + ":/usr/bin:/bin")).returncode for line in lines]
@@ -340,6 +340,10 @@ def python(folder):
     rows = subprocess.run([MTPROF, "export", folder / "run.mtp", "-o", folder / "run.json"], capture_output=True)
     threads = [e["args"]["name"] for e in json.load(open(folder / "run.json"))["traceEvents"] if e.get("name") == "thread_name"]
     check("threads_have_their_names", any("(helper)" in t for t in threads), (threads, rows))
+    check("nothing_is_noted", "note" not in done.err, done)
+    run(folder, PYTHON, "-c", "import threading\nt = threading.Thread(target=print, name='ThreadPoolExecutor-0_1')\nt.start()\nt.join()",
+        options=["-o", "t.json"])
+    check("whole_names", "(ThreadPoolExecutor-0_1)" in (folder / "t.json").read_text())
     done = run(folder, "script.py", "7", options=["-o", "s.mtp"], PATH=os.path.dirname(PYTHON) + ":" + os.environ["PATH"])
     check("a_script_is_run_by_python3", done.code == 7 and "s.mtp" in done.files, done)
     told = subprocess.run([MTPROF, "run", "-o", "m.mtp", "-m", "script", "7"], cwd=folder, capture_output=True, text=True,
@@ -441,6 +445,14 @@ def steps(folder):
     check("and_that_the_folder_is_gone", "the folder was removed" in done.err and done.code == 0, done)
 
 
+@test
+def other_profilers(folder):
+    (folder / "own.py").write_text("import cProfile\ndef f(): pass\nf()\np = cProfile.Profile()\np.runcall(f)\nf()\np.print_stats()\n")
+    done = run(folder, PYTHON, "own.py")
+    check("a_program_keeps_its_own_profiler", "own.py:2(f)" in done.out and done.names().get("own.py(2): f") == 1, done)
+    check("and_that_ours_ended_is_said", "until it set a profiler of its own" in done.err, done)
+
+
 def listed():
     return subprocess.run([MTPROF, "ps"], capture_output=True, text=True, env=environment()).stdout
 
@@ -482,6 +494,7 @@ def on_demand(folder):
     check("a_request_that_is_given_up_ends_the_recording", re.search(rf"^ *{pid} .* idle ", listed(), re.M) and "stopped" in info, info)
     long = subprocess.Popen([MTPROF, "trigger", str(pid), "--seconds", "60", "-o", "int.json"], cwd=folder, stdout=subprocess.PIPE, text=True)
     until_listed(pid, "recording")
+    time.sleep(0.5)  # something happens
     long.send_signal(signal.SIGINT)
     table = long.communicate()[0]
     check("one_that_is_interrupted_shows_and_writes_what_there_is", long.returncode == 0 and "work" in table and

@@ -189,9 +189,10 @@ static void absorb(frame *f, extra *x, const stack *k, bool full)
 }
 
 /* torch's rule is for ops; it applies it to Python functions, too. */
-static bool is_recursion(const mtp_trace *t, uint32_t span)
+static bool is_recursion(const mtp_trace *t, uint32_t caller, uint32_t called)
 {
-    return t->category[span] == MTP__CATEGORY_PYTHON_FUNCTION && mtp__is_ours(t);
+    return t->category[caller] == MTP__CATEGORY_PYTHON_FUNCTION &&
+           t->category[called] == MTP__CATEGORY_PYTHON_FUNCTION && mtp__is_ours(t);
 }
 
 static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k, const bool full)
@@ -215,7 +216,7 @@ static inline __attribute__((always_inline)) void end_top(mtp__walk *w, stack *k
         mtp__count(&above->child_memory[1], x->memory[1]);
     }
     if (__builtin_expect(parent->children == 1 && parent->key == f->key, 0) &&
-        !is_recursion(w->g->t, f->span)) {
+        !is_recursion(w->g->t, parent->span, f->span)) {
         k->held = *f;
         if (full)
             k->held_more = *x;

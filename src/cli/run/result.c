@@ -154,7 +154,9 @@ static void tell_losses(const found *f)
     for (int k = 0; k < MTP_DROP_CAUSES; k++)
         if (f->lost.dropped_by[k] > 0)
             cli_note("%llu of %llu records are missing: %s", (unsigned long long)f->lost.dropped_by[k],
-                     (unsigned long long)f->lost.emitted, mtp_drop_text((mtp_drop)k));
+                     (unsigned long long)f->lost.emitted,
+                     k == MTP_DROP_BUDGET ? "the memory was too small for them; see --budget"
+                                          : mtp_drop_text((mtp_drop)k));
     if (f->lost.lost_definitions > 0)
         cli_note("%llu names, shapes or stacks are missing: shown as \"?\"",
                  (unsigned long long)f->lost.lost_definitions);

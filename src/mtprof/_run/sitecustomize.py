@@ -232,7 +232,8 @@ def _attach_python(folder, words):
     def end():
         if native.gc_event in gc.callbacks:
             gc.callbacks.remove(native.gc_event)
-        native.detach()
+        if not native.detach():
+            _say("its Python functions are recorded only until it set a profiler of its own (sys.setprofile, cProfile)")
 
     atexit.register(end)
     return native, end

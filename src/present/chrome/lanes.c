@@ -5,9 +5,11 @@
  * so n overlapping spans cost n log n.
  *
  * If an annotation crosses a call (a step that ends inside a function, a scope that a coroutine keeps open
- * while it waits), only the annotation is moved: what a thread runs stays on the thread's row, in one piece.
+ * while it waits), only the annotation is moved: what a thread runs stays on the thread's row, in one piece. So does an
+ * annotation that a step crosses: the step is moved.
  */
 #include "present/chrome/chrome.h"
+#include "trace/facts.h"
 #include "base/error.h"
 #include "base/heap.h"
 
@@ -53,6 +55,7 @@ typedef struct crossing { /* the spans currently open */
     const mtp_trace *t;
     uint32_t *call, *annotation; /* owned: a stack; a heap with the earliest end on top */
     uint32_t calls, annotations;
+    bool of_steps; /* the second look: steps are the annotations, everything else is a call */
 } crossing;
 
 static bool ends_before(const void *a, const void *b, const void *user)
@@ -73,11 +76,20 @@ static void heap_drop(crossing *c)
     mtp__heap_down(c->annotation, sizeof *c->annotation, c->annotations, 0, ends_before, c->t);
 }
 
+static bool is_call(const crossing *c, uint32_t span)
+{
+    const mtp_trace *t = c->t;
+    if (t->category[span] != MTP__CATEGORY_USER_ANNOTATION)
+        return true;
+    return c->of_steps && (t->flags[span] & MTP__SPAN_STEP) == 0 &&
+           !mtp__is_numbered_step_name(mtp__trace_get_text(t, t->name[span]));
+}
+
 static void look_at(crossing *c, uint32_t first, uint32_t span, uint8_t *alone)
 {
     const mtp_trace *t = c->t;
     int64_t start = t->start[span], end = t->end[span];
-    bool call = t->category[span] != MTP__CATEGORY_USER_ANNOTATION;
+    bool call = is_call(c, span);
     while (c->calls > 0 &&
            (t->end[c->call[c->calls - 1]] <= start || (call && t->end[c->call[c->calls - 1]] < end)))
         c->calls--;
@@ -98,8 +110,13 @@ static bool find_alone(const mtp_trace *t, const mtp__track *track, uint8_t *alo
     c.call = mtp__calloc(track->count, sizeof *c.call);
     c.annotation = mtp__calloc(track->count, sizeof *c.annotation);
     bool good = c.call != NULL && c.annotation != NULL;
-    for (uint32_t i = 0; i < track->count && good && !track->on_device; i++)
-        look_at(&c, track->first, track->first + i, alone);
+    for (uint32_t look = 0; look < 2 && good && !track->on_device; look++) {
+        c.calls = c.annotations = 0;
+        c.of_steps = look == 1;
+        for (uint32_t i = 0; i < track->count; i++)
+            if (alone[i] == 0)
+                look_at(&c, track->first, track->first + i, alone);
+    }
     mtp__free(c.call);
     mtp__free(c.annotation);
     return good;

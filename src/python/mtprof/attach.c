@@ -91,12 +91,13 @@ static PyObject *detach(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
+    bool displaced = mtpn_frames_were_displaced(&recording_of_others);
     with_functions = false;
     mtpn_frames_unfollow(&recording_of_others);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(!displaced);
 }
 
-/* Recordings show the system's names of threads, and Python sets these only since 3.14. */
+/* The system's name, for everybody, and the whole one for recordings; Python sets the first since 3.14. */
 static PyObject *name_thread(PyObject *self, PyObject *name)
 {
     (void)self;
@@ -111,6 +112,8 @@ static PyObject *name_thread(PyObject *self, PyObject *name)
         n--; /* whole characters */
     memcpy(text, utf8, n);
     prctl(PR_SET_NAME, text);
+    if (utf8[n] != 0)
+        mtp_thread_name(0, utf8);
     Py_RETURN_NONE;
 }
 
@@ -120,7 +123,8 @@ PyMethodDef mtpn_attach[] = {
                "Python's stacks "
                "and, if `functions`, its functions.")},
     {"detach", detach, METH_NOARGS,
-     PyDoc_STR("detach()\n\nAfter attach(True): functions are not recorded from now on.")},
+     PyDoc_STR("detach()\n\nAfter attach(True): functions are not recorded from now on. False: nor were "
+               "they before, since the program set a profiler of its own.")},
     {"name_thread", name_thread, METH_O, PyDoc_STR("name_thread(name)\n\nThe system's name of this thread.")},
     {NULL, NULL, 0, NULL},
 };

@@ -620,6 +620,11 @@ void mtpn_frames_follow(void)
         set_for_all_threads(true);
 }
 
+bool mtpn_frames_were_displaced(const void *session)
+{
+    return taker == session && following && !monitored && PyThreadState_Get()->c_profilefunc != on_event;
+}
+
 void mtpn_frames_unfollow(const void *session)
 {
     if (taker == session)

@@ -42,10 +42,11 @@ bool mtpn_frames_are_free(void); /* does no session of this process own them? */
  * is set. sets_provider: stacks are Python's; else the caller has seen to that. */
 bool mtpn_frames_begin(const void *session, bool with_functions, bool sets_provider);
 const mtp_stack_provider *mtpn_frames_provider(void);
-bool mtpn_frames_may_follow(void);              /* or is another profiler in the way? */
-void mtpn_frames_follow(void);                  /* after it started */
-void mtpn_frames_unfollow(const void *session); /* before it stops */
-void mtpn_frames_end(const void *session);      /* no-op for a session that does not own them */
+bool mtpn_frames_may_follow(void);                    /* or is another profiler in the way? */
+bool mtpn_frames_were_displaced(const void *session); /* has one taken over this thread meanwhile? */
+void mtpn_frames_follow(void);                        /* after it started */
+void mtpn_frames_unfollow(const void *session);       /* before it stops */
+void mtpn_frames_end(const void *session);            /* no-op for a session that does not own them */
 
 /* Calls of this thread, as monitor.c sees them: the innermost Python function; a C function that it calls, bound to object (NULL: to
  * nothing) */
