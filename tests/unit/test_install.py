@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+NOBODY = 65534
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 results = []
 PROGRAM = """
@@ -177,9 +178,26 @@ def check_spaces(root, prefix, python):
     if python:
         code, out, err = run(command, "run", "--", python, "prog.py", cwd=work)
         check("and_records_python_there", code == 3 and recorded(command, work).get("prog.py(3): work") == 2, out + err)
+    check_links(root, command)
     for link in pathlib.Path(f"/tmp/mtprof-links-{os.geteuid()}").iterdir():
         if os.readlink(link).startswith(str(root)):
             link.unlink()
+
+
+def check_links(root, command):
+    """Links that somebody else could have made are not loaded from."""
+    links = pathlib.Path(f"/tmp/mtprof-links-{NOBODY}")
+    if os.geteuid() != 0 or links.exists():
+        return
+    root.chmod(0o755)
+    links.mkdir(mode=0o755)
+    try:
+        done = subprocess.run([command, "run", "-o", "/tmp/mtprof-test-install.mtp", "--", "true"], cwd="/", env=environment(), user=NOBODY,
+                              group=NOBODY, extra_groups=[], capture_output=True, text=True)
+        check("a_folder_of_links_of_another_user_is_refused", done.returncode != 0 and "install mtprof elsewhere" in done.stderr and
+              not any(links.iterdir()), done)
+    finally:
+        links.rmdir()
 
 
 def check_make():

@@ -10,7 +10,9 @@
 static bool is_ours(const char *folder)
 {
     struct stat st;
-    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
+    if (mkdir(folder, 0755) == 0)
+        chmod(folder, 0755); /* whatever the umask */
+    else if (errno != EEXIST)
         return false;
     return lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
            (st.st_mode & 0022) == 0;
