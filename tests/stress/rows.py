@@ -34,6 +34,8 @@ TESTS = [
     Test(3, "a killed program's file truncated and flipped", "crash", "a_dead_programs_file*", 10),
     Test(3, "words changed and resealed", "damage", "", 5),
     Test(4, "every allocation, map and file call fails", "faults"),
+    Test(4, "every call of recording on demand fails", "listen_faults"),
+    Test(4, "peers that flood, drip, leave or lie", "listen_peers", "", 5),
     Test(5, "full disk, short writes, interruptions", "file_out"),
     Test(6, "a real full disk, a limit on files", "pool_faults", "a_f*"),
     Test(7, "fork while four threads record", "fork", "", 17),

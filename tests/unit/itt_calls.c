@@ -194,6 +194,22 @@ static void do_overlapped(void)
     pair(d, itt.string_create("after"));
 }
 
+/* More open at once than there are lists for them, ended in the order in which they began. */
+static void do_many(void)
+{
+    enum {
+        MANY = 2000
+    };
+    domain *d = itt.domain_create("many");
+    char name[16];
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "%u", i);
+        itt.begin_over(d, (mtp__itt_id){i + 1, 0, 0}, none, itt.string_create(name));
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        itt.end_over(d, (mtp__itt_id){i + 1, 0, 0});
+}
+
 static void do_points(void)
 {
     domain *d = itt.domain_create("points");
@@ -370,19 +386,13 @@ static void do_unloads(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} ways[] = {{"tasks", do_tasks},
-            {"overlapped", do_overlapped},
-            {"points", do_points},
-            {"paused", do_paused},
-            {"threads", do_threads},
-            {"deep", do_deep},
-            {"old", do_old},
-            {"forks", do_forks},
-            {"exit_elsewhere", do_exit_elsewhere},
-            {"main_ends", do_main_ends},
-            {"killed", do_killed},
-            {"closes", do_closes},
-            {"unloads", do_unloads}};
+} ways[] = {{"tasks", do_tasks},         {"overlapped", do_overlapped},
+            {"many", do_many},           {"points", do_points},
+            {"paused", do_paused},       {"threads", do_threads},
+            {"deep", do_deep},           {"old", do_old},
+            {"forks", do_forks},         {"exit_elsewhere", do_exit_elsewhere},
+            {"main_ends", do_main_ends}, {"killed", do_killed},
+            {"closes", do_closes},       {"unloads", do_unloads}};
 
 int main(int argc, char **argv)
 {

@@ -48,6 +48,9 @@ def test_overlapped(p, calls):
     seven = t.one("over::seven")
     check("one_that_another_thread_ends_is_ended", "Unfinished" not in str(seven["args"]) and t.marks == ["over::seven"] and
           seven["ts"] + seven["dur"] <= t.one("over::after")["ts"], (seven, t.marks))
+    done, t = p.under(calls, "many")
+    ends = [e["ts"] + e["dur"] for e in sorted(t.spans, key=lambda e: int(e["name"].removeprefix("many::")))]
+    check("of_many_open_tasks_each_end_ends_its_own", done.returncode == 0 and len(ends) == 2000 and ends == sorted(ends), said(done))
 
 
 def test_points(p, calls):
