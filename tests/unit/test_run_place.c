@@ -299,7 +299,8 @@ static void what_the_user_set_stays_in_force(void **state)
     assert_string_equal(value_of(e, "MTPROF_RUN"), "/out.workers");
     char options[256];
     snprintf(options, sizeof options,
-             "notes=name parent=%ld shapes memory torch steps=3:5 python until-torch budget=77", (long)getpid());
+             "notes=name parent=%ld shapes memory torch steps=3:5 python until-torch budget=77",
+             (long)getpid());
     assert_string_equal(value_of(e, "MTPROF_RUN_OPTIONS"), options);
     run_environment_free(e);
     libraries = false;
