@@ -87,7 +87,7 @@ static void quote(const char *text, size_t length, char *out)
             out = (char *)memcpy(out, at, n) + n;
         at += n > 0 ? n : skip;
     }
-    strcpy(out, "\"");
+    memcpy(out, "\"", 2);
 }
 
 /* The whole command line: readers show it with the process's rows. */
@@ -282,7 +282,7 @@ static bool name_spool(const char *folder)
             run.spool[n++] = '%';
         run.spool[n++] = *p;
     }
-    strcpy(run.spool + n, "/%p-%n.mtp");
+    memcpy(run.spool + n, "/%p-%n.mtp", sizeof "/%p-%n.mtp");
     return true;
 }
 
