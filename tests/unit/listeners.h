@@ -96,8 +96,11 @@ static int state_of(pid_t pid)
 
 static mtp_trigger trigger_of(const char *path, uint64_t ms)
 {
+    static char kept[32][512]; /* valid until the 32nd next call */
+    static unsigned turn;
     mtp_trigger t = MTP_TRIGGER_INIT;
-    t.spool = strdup(path); /* for the life of the test program */
+    t.spool = kept[turn++ % 32];
+    snprintf(kept[(turn - 1) % 32], sizeof kept[0], "%s", path);
     t.ns = ms * 1000000;
     return t;
 }
