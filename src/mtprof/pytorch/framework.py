@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property
@@ -35,6 +36,9 @@ class _PyTorch(Framework):
     def package(self) -> ModuleType:
         return torch
 
+    def has_accelerator(self) -> bool:
+        return torch.cuda.is_available()
+
     def warm_up(self) -> None:
         """Compiles the collector, the first time that it is used with this PyTorch."""
         if self._attached is None:
@@ -62,6 +66,9 @@ class _PyTorch(Framework):
         # PyTorch's own does nothing without torch.profiler; its libraries look the class up at each use.
         self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
         self._attached = collector.attach(shapes, bool(options.get("profile_memory")), quiet=self._is_quiet)
+        if not self._is_quiet and options["activities"] & mtprof.NPU:
+            warnings.warn("mtprof.pytorch records the ops that launch work on CUDA devices, and their memory, but not the kernels and "
+                          "copies themselves: torch.profiler does", stacklevel=2)
         self._is_quiet = True  # said once
 
     def detach(self) -> None:
