@@ -519,12 +519,13 @@ void mtp__control_session(mtp__recorder *r)
 {
     mtp__control *c = &r->control;
     r->ticks_per_ns = mtp__clock_ticks_per_ns(); /* for a reader that finds only one anchor */
-    if (r->config.pool.path != NULL && c->written == 0)
+    if (r->config.pool.path != NULL && !c->begun)
         mtp__origin_read(&c->origin); /* a forked child's is its own */
     mtp__hold before = mtp__writer_hold();
     pthread_mutex_lock(&mtp__names()->lock);
     pthread_mutex_lock(&c->lock);
-    bool first = c->written == 0;
+    bool first = !c->begun;
+    c->begun = true;
     mtp__control_keep_names(r);
     pthread_mutex_unlock(&mtp__names()->lock);
     lost_when(r, !put_session(r));
@@ -701,6 +702,7 @@ void mtp__control_reset(mtp__recorder *r)
     c->chunk = c->sealed = c->ledger_chunk = NULL;
     c->used = c->records = 0;
     c->written = c->epoch_words = c->beginning = 0;
+    c->begun = false;
     c->held_count = c->anchors = 0;
     c->permanent_chunks = c->permanent_names = 0;
     c->kept_bytes = 0;

@@ -32,6 +32,7 @@ typedef struct mtp__control {
     uint64_t written;
     bool finishing; /* the last records of a cycle are being written */
     bool opening;   /* an epoch is beginning */
+    bool begun;     /* the first session of the stream is written; names may come before it */
     bool permanent; /* the chunk belongs to all epochs */
     /* epochs, see epoch.h */
     uint64_t epoch_words, beginning; /* words written in the epoch; of them, those that it began with */

@@ -262,6 +262,27 @@ static void node_in_engine(const char *engine, int64_t own, const char *node, in
     mtp_op_end(&outer);
 }
 
+/* Two scopes around a node each share their details: neither the outer one nor a later one gets its number. */
+static void only_the_innermost_engine_scope_is_numbered(void **state)
+{
+    (void)state;
+    static const char name[] = "autograd::engine::evaluate_function: AddBackward0";
+    start();
+    mtp_op outer = begin_named(name, MTP_SCOPE_OP, -1, 3);
+    mtp_op inner = begin_named(name, MTP_SCOPE_OP, -1, 3);
+    mtp_op node = begin_named("AddBackward0", MTP_SCOPE_BACKWARD, 41, 12);
+    mtp_op_end(&node);
+    mtp_op_end(&inner);
+    mtp_op_end(&outer);
+    mtp_trace *t = stopped_trace();
+    const int64_t expected[] = {-1, 41, 41};
+    assert_int_equal(t->span_count, 3);
+    for (uint32_t i = 0; i < t->span_count; i++)
+        assert_int_equal(mtp__trace_detail(t, i)->sequence, expected[i]);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
 static void the_engines_scope_has_its_nodes_number(void **state)
 {
     (void)state;
@@ -355,6 +376,7 @@ int main(void)
         TEST(identities_go_beside_packed_inputs),
         TEST(an_op_of_0_1_is_recorded),
         TEST(lists_of_truths_and_of_doubles_are_shown_as_such),
+        TEST(only_the_innermost_engine_scope_is_numbered),
         TEST(the_engines_scope_has_its_nodes_number),
         TEST(calls_of_python_have_their_function_and_its_caller),
         TEST(calls_with_native_stacks_lead_to_their_caller),

@@ -355,6 +355,24 @@ static void reading_survives_every_failing_call(void **state)
         }
 }
 
+/* Threads define names as soon as there is a recorder: before the thread that starts it has written the session. */
+static void a_name_that_comes_first_does_not_cost_the_processs_own_record(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    c.spool = test_path("early.mtp");
+    mtp_profile *prof = test_create(&c);
+    assert_ok(mtp_profile_prepare_trace(prof));
+    assert_true(mtp__recorder_blob(prof->recorder, MTP__CONTROL_NAME, 1, "early", 5));
+    assert_ok(mtp_profile_start_trace(prof));
+    assert_ok(mtp_profile_stop_trace(prof));
+    seen s = {0};
+    assert_ok(seen_spool(&s, test_path("early.mtp")));
+    assert_int_equal(seen_control(&s, MTP__CONTROL_SESSION, 0)->word[5], getppid());
+    seen_free(&s);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +389,7 @@ int main(void)
         TEST(a_flipped_bit_never_makes_a_wrong_record),
         TEST(many_flips_and_a_cut_end_in_a_status),
         TEST(reading_survives_every_failing_call),
+        TEST(a_name_that_comes_first_does_not_cost_the_processs_own_record),
     };
     return cmocka_run_group_tests(tests, make_whole, free_whole);
 }
