@@ -14,9 +14,10 @@ typedef struct registered {
         void (*begin)(void *user, mtp_profile *prof);
         void (*end)(void *user, mtp_profile *prof);
         void (*flush)(void *user);
-        void *user; /* borrowed */
+        void *user;      /* borrowed */
+        atomic_bool set; /* release, pairs: nth */
     } entry[ENTRIES_MAX];
-    _Atomic uint32_t taken, count; /* count: release, pairs with the acquire of those who call them */
+    _Atomic uint32_t taken;
 } registered;
 
 static registered watches, flushes;
@@ -29,10 +30,9 @@ static mtp_status add(registered *to, struct entry entry, const char *what)
         return MTP_FAIL(MTP_E_STATE, "%s: %d callbacks are already registered, the maximum", what,
                         ENTRIES_MAX);
     }
-    to->entry[at] = entry;
-    for (uint32_t before = at; !atomic_compare_exchange_weak_explicit(
-             &to->count, &before, at + 1, memory_order_release, memory_order_relaxed);)
-        before = at; /* earlier callers are about to publish theirs */
+    struct entry *e = &to->entry[at];
+    e->begin = entry.begin, e->end = entry.end, e->flush = entry.flush, e->user = entry.user;
+    atomic_store_explicit(&e->set, true, memory_order_release);
     return MTP_OK;
 }
 
@@ -51,22 +51,32 @@ mtp_status mtp_watch_add(void (*begin)(void *user, mtp_profile *prof),
     return add(&watches, (struct entry){.begin = begin, .end = end, .user = user}, "watch_add");
 }
 
+/* NULL: it is not there, or not yet; in a forked child perhaps never, if another thread was adding it. */
+static const struct entry *nth(const registered *of, uint32_t i)
+{
+    return atomic_load_explicit(&of->entry[i].set, memory_order_acquire) ? &of->entry[i] : NULL;
+}
+
 void mtp__watch_begin(mtp_profile *prof)
 {
-    uint32_t count = atomic_load_explicit(&watches.count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        if (watches.entry[i].begin != NULL)
-            watches.entry[i].begin(watches.entry[i].user, prof);
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        const struct entry *e = nth(&watches, i);
+        if (e != NULL && e->begin != NULL)
+            e->begin(e->user, prof);
+    }
 }
 
 /* Flushes come last: collectors that ended may have started the last of the work in flight. */
 void mtp__watch_end(mtp_profile *prof)
 {
-    uint32_t count = atomic_load_explicit(&watches.count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        if (watches.entry[i].end != NULL)
-            watches.entry[i].end(watches.entry[i].user, prof);
-    count = atomic_load_explicit(&flushes.count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        flushes.entry[i].flush(flushes.entry[i].user);
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        const struct entry *e = nth(&watches, i);
+        if (e != NULL && e->end != NULL)
+            e->end(e->user, prof);
+    }
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        const struct entry *e = nth(&flushes, i);
+        if (e != NULL)
+            e->flush(e->user);
+    }
 }
