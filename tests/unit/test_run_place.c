@@ -369,9 +369,19 @@ static void a_program_that_cannot_be_started_is_said(void **state)
     run_it(argv, 126);
 }
 
+static void controls_do_not_reach_the_terminal(void **state)
+{
+    (void)state;
+    char text[] = "a\x1b[2J\x7f\n \xc2\x9b"
+                  "31m \xc3\xa4 \xc2\xa0 \xc2";
+    run_hide_controls(text);
+    assert_string_equal(text, "a?[2J?? ??31m \xc3\xa4 \xc2\xa0 \xc2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(controls_do_not_reach_the_terminal),
         TEST(a_run_that_records_nothing_leaves_nothing),
         TEST(a_file_that_was_there_comes_back_or_is_replaced),
         TEST(one_that_runs_is_refused_and_one_that_was_killed_is_kept),

@@ -71,13 +71,21 @@ static void keep_note(const char *text)
     snprintf(notes[note_count++].text, NOTE_ROOM, "%s", text);
 }
 
+void run_hide_controls(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p != 0; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* U+0080 to U+009F */
+            p[0] = p[1] = '?';
+}
+
 static void read_notes(int fd)
 {
     char text[NOTE_ROOM];
     for (ssize_t n; fd >= 0 && (n = recv(fd, text, sizeof text - 1, MSG_DONTWAIT)) > 0;) {
-        for (ssize_t i = 0; i < n; i++) /* names of programs: nothing for the terminal to obey */
-            text[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
         text[n] = 0;
+        run_hide_controls(text); /* in names of programs */
         keep_note(text);
     }
 }

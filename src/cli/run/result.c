@@ -123,8 +123,7 @@ static void name_command(char **argv, char text[COMMAND_ROOM])
             shown--;
         memcpy(text + shown, "...", 4);
     }
-    for (char *p = text; *p != 0; p++) /* nothing for the terminal to obey */
-        *p = (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p;
+    run_hide_controls(text);
 }
 
 static void tell_end(const run_options *o, const run_ended *ended, const found *f)

@@ -80,6 +80,7 @@ typedef struct run_ended {
 int run_life(const run_program *program, char **environment, const run_options *options, run_place *place,
              run_ended *ended);
 void run_notes_print(void);
+void run_hide_controls(char *text); /* nothing for the terminal to obey */
 
 /* result.c: collects what was recorded and prints it */
 bool run_table(const mtp_trace *trace,
