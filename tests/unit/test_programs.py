@@ -243,8 +243,8 @@ def terminal(folder):
     if shell is None:
         skip("job_control", "no bash")
         return
-    at = Terminal(folder, shell, "--norc", "-i", PS1="next> ")
-    at.expect("next> ")  # what is typed before may be discarded
+    at = Terminal(folder, shell, "--norc", "--noediting", "-i", PS1="next> ")  # its line editor discards what is typed too early
+    at.expect("next> ")
     at.send(f"{MTPROF} run -o job.mtp {ODD} talk\n")
     at.expect("ready", "recording into job.mtp")
     at.send("\x1a")

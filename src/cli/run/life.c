@@ -1,7 +1,8 @@
 /* cli/run/life.c - the program's life: it is started, waited for, and gets the signals that were meant for it.
  *
  * It runs in our process group, so the terminal, its keys and job control are its own. Keys (Ctrl-C) reach it and us;
- * a signal that somebody sent to us alone is passed on.
+ * a signal that somebody sent to us alone is passed on. By Ctrl-Z we stop after the program has: the shell reads
+ * the terminal as soon as we have stopped, and a program that is still about to would take its input.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ enum {
     PROGRESS_OTHERS = 40 /* characters of a line of progress beside the file's name */
 };
 
-static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
 /* ------------------------------------------------------------------------------------------------------- notes */
 
@@ -112,12 +113,26 @@ static double seconds_since(const struct timespec *start)
 }
 
 /* A signal that somebody sent to us was meant for the program; it has those of the terminal already. */
-static void pass_on(int fd, pid_t pid)
+static void pass_on(int fd, pid_t pid, bool *to_stop)
 {
     struct signalfd_siginfo s;
-    while (read(fd, &s, sizeof s) == (ssize_t)sizeof s)
+    while (read(fd, &s, sizeof s) == (ssize_t)sizeof s) {
+        if (s.ssi_signo == SIGTSTP || s.ssi_signo == SIGCONT)
+            *to_stop = s.ssi_signo == SIGTSTP;
         if (s.ssi_signo != SIGCHLD && s.ssi_code <= 0)
             kill(pid, (int)s.ssi_signo);
+    }
+}
+
+/* Returns when somebody lets us go on. */
+static void stop_as(int signo)
+{
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, signo);
+    raise(signo);
+    sigprocmask(SIG_UNBLOCK, &one, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Rewritten every second where the program's own output goes elsewhere; else once, at the start. A line that is
@@ -153,11 +168,19 @@ static void wait_for(pid_t pid, int signals, const run_options *o, run_place *pl
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
     pid_t got;
+    bool to_stop = false; /* since the last SIGCONT */
     show_progress(o, place, 0);
-    while ((got = waitpid(pid, &ended->status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+    while ((got = waitpid(pid, &ended->status, WNOHANG | WUNTRACED)) == 0 || (got < 0 && errno == EINTR) ||
+           (got > 0 && WIFSTOPPED(ended->status))) {
         struct pollfd ready[] = {{signals, POLLIN, 0}, {place->notes, POLLIN, 0}};
-        poll(ready, 2, TICK_MS);
-        pass_on(signals, pid);
+        poll(ready, 2, got > 0 ? 0 : TICK_MS);
+        pass_on(signals, pid, &to_stop);
+        int how = got > 0 ? WSTOPSIG(ended->status) : 0;
+        if ((how == SIGTSTP && to_stop) || how == SIGTTIN ||
+            how == SIGTTOU) { /* not if it alone was stopped */
+            hide_progress();
+            stop_as(how);
+        }
         read_notes(place->notes);
         show_progress(o, place, seconds_since(&start));
     }
