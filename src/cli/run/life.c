@@ -112,14 +112,15 @@ static double seconds_since(const struct timespec *start)
     return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
 }
 
-/* A signal that somebody sent to us was meant for the program; it has those of the terminal already. */
+/* A signal that somebody sent to us was meant for the program; it has those of the terminal already. pid 0: it has
+ * ended. */
 static void pass_on(int fd, pid_t pid, bool *to_stop)
 {
     struct signalfd_siginfo s;
     while (read(fd, &s, sizeof s) == (ssize_t)sizeof s) {
         if (s.ssi_signo == SIGTSTP || s.ssi_signo == SIGCONT)
             *to_stop = s.ssi_signo == SIGTSTP;
-        if (s.ssi_signo != SIGCHLD && s.ssi_code <= 0)
+        if (pid > 0 && s.ssi_signo != SIGCHLD && s.ssi_code <= 0)
             kill(pid, (int)s.ssi_signo);
     }
 }
@@ -184,6 +185,7 @@ static void wait_for(pid_t pid, int signals, const run_options *o, run_place *pl
         read_notes(place->notes);
         show_progress(o, place, seconds_since(&start));
     }
+    pass_on(signals, 0, &to_stop); /* the Ctrl-C that ended it must not end us as well */
     hide_progress();
     read_notes(place->notes);
     ended->pid = pid;
