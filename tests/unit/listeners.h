@@ -15,7 +15,7 @@
 #include "record/listen/listen.h"
 #include "tests/test.h"
 
-static void doze(unsigned ms)
+static void doze(uint64_t ms)
 {
     const struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
     nanosleep(&t, NULL);
@@ -125,6 +125,19 @@ static inline void *ask_for_long(void *arg)
     a->status = mtp_trigger_process((uint64_t)a->pid, &a->trigger);
     snprintf(a->error, sizeof a->error, "%s", mtp_last_error());
     return NULL;
+}
+
+/* Returns when the process records; join the thread for the answer. */
+static inline pthread_t ask_beside(asked *a, pid_t pid, const char *path, uint64_t ms)
+{
+    pthread_t thread;
+    a->pid = pid;
+    a->trigger = trigger_of(path, ms);
+    a->trigger.started = note_start;
+    a->trigger.user = a;
+    pthread_create(&thread, NULL, ask_for_long, a);
+    wait_until(&a->started);
+    return thread;
 }
 
 static struct sockaddr_un name_of(pid_t pid)

@@ -205,6 +205,22 @@ static int talk(const char *unused)
     return 8;
 }
 
+static void stop_slowly(int signo)
+{
+    static const char text[] = "tidying up\n";
+    sleep(1);
+    if (write(STDOUT_FILENO, text, sizeof text - 1) > 0)
+        signal(signo, SIG_DFL);
+    raise(signo);
+}
+
+/* Has something to do before Ctrl-Z stops it, as editors do. */
+static int talk_and_tidy(const char *unused)
+{
+    signal(SIGTSTP, stop_slowly);
+    return talk(unused);
+}
+
 static int scopes(const char *count)
 {
     work(atoi(count));
@@ -216,19 +232,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *mode;
         int (*run)(const char *argument);
-    } modes[] = {{"scopes", scopes},
-                 {"abort", end_by_abort},
-                 {"overflow", overflow_stack},
-                 {"quick", end_quickly},
-                 {"pipe", write_to_closed_pipe},
-                 {"clone", clone_raw},
-                 {"shared", clone_shared},
-                 {"descriptor", exec_descriptor},
-                 {"bare", exec_without_environment},
-                 {"tree", tree},
-                 {"umask", hide_files},
-                 {"chroot", change_root},
-                 {"talk", talk}};
+    } modes[] = {
+        {"scopes", scopes},       {"abort", end_by_abort},         {"overflow", overflow_stack},
+        {"quick", end_quickly},   {"pipe", write_to_closed_pipe},  {"clone", clone_raw},
+        {"shared", clone_shared}, {"descriptor", exec_descriptor}, {"bare", exec_without_environment},
+        {"tree", tree},           {"umask", hide_files},           {"chroot", change_root},
+        {"talk", talk},           {"tidy", talk_and_tidy}};
     self = argv[0];
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++)
         if (strcmp(argv[1], modes[i].mode) == 0)

@@ -44,12 +44,8 @@ static void of_two_requests_at_once_one_is_refused(void **state)
 {
     (void)state;
     job *j = listener(NULL);
-    asked a = {.pid = j->pid, .trigger = trigger_of(test_path("first.mtp"), 60000)};
-    pthread_t thread;
-    a.trigger.started = note_start;
-    a.trigger.user = &a;
-    pthread_create(&thread, NULL, ask_for_long, &a);
-    wait_until(&a.started);
+    asked a = {0};
+    pthread_t thread = ask_beside(&a, j->pid, test_path("first.mtp"), 60000);
     assert_int_equal(state_of(j->pid), RECORDING);
     mtp_trigger second = trigger_of(test_path("second.mtp"), 10);
     assert_int_equal(mtp_trigger_process((uint64_t)j->pid, &second), MTP_E_STATE);
@@ -418,12 +414,8 @@ static void a_spool_that_somebody_truncates_does_not_kill_the_program(void **sta
 {
     (void)state;
     job *j = listener(truncate_spool);
-    asked a = {.pid = j->pid, .trigger = trigger_of(test_path("cut.mtp"), 300)};
-    pthread_t thread;
-    a.trigger.started = note_start;
-    a.trigger.user = &a;
-    pthread_create(&thread, NULL, ask_for_long, &a);
-    wait_until(&a.started);
+    asked a = {0};
+    pthread_t thread = ask_beside(&a, j->pid, test_path("cut.mtp"), 300);
     j->go = 1;
     pthread_join(thread, NULL);
     assert_int_equal(state_of(j->pid), IDLE);

@@ -152,12 +152,8 @@ static void a_recording_ends_and_it_listens_again_after_all_was_lost(void **stat
 {
     (void)state;
     job *j = listener(close_ours_without_a_way_back);
-    asked a = {.pid = j->pid, .trigger = trigger_of(test_path("lost.mtp"), 300)};
-    pthread_t thread;
-    a.trigger.started = note_start;
-    a.trigger.user = &a;
-    pthread_create(&thread, NULL, ask_for_long, &a);
-    wait_until(&a.started);
+    asked a = {0};
+    pthread_t thread = ask_beside(&a, j->pid, test_path("lost.mtp"), 300);
     j->go = 1;
     pthread_join(thread, NULL);
     assert_int_equal(a.status, MTP_E_STATE);

@@ -41,15 +41,10 @@ static mtp__own_fd connect_to(const struct sockaddr_un *name, pid_t pid)
 /* As in proc(5); 0: there is no such process. */
 static char state_of(pid_t pid)
 {
-    char path[64], text[512];
+    char path[64], text[MTP__STAT_ROOM];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = 0;
-    const char *at = strrchr(text, ')'); /* the name may contain anything */
-    return at != NULL && at[1] == ' ' ? at[2] : 0;
+    const char *at = mtp__process_stat(path, text);
+    return at != NULL ? *at : 0;
 }
 
 /* By Ctrl-Z, or a debugger: it cannot answer. */

@@ -42,6 +42,10 @@ void mtp__own_close(mtp__own_fd *own);
 bool mtp__listen_say(const mtp__own_fd *to, const char *line, int ms);
 bool mtp__listen_hear(const mtp__own_fd *from, char *line, size_t room, int ms);
 
+/* Of a file named stat (proc(5)): field 3, the state, and what follows it; NULL: there is none. */
+#define MTP__STAT_ROOM 512
+const char *mtp__process_stat(const char *path, char text[MTP__STAT_ROOM]);
+
 void mtp__own_threads_forked(void);       /* in a child, which has none */
 void mtp__listen_forked(bool may_listen); /* in a child: it listens if its parent did */
 #endif

@@ -39,20 +39,26 @@ void mtp__own_threads_forked(void)
     atomic_store(&threads, 0);
 }
 
-/* The main thread is gone, and there are none but it and ours. */
-bool mtp__is_last_thread(void)
+const char *mtp__process_stat(const char *path, char text[MTP__STAT_ROOM])
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
     FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    size_t n = f != NULL ? fread(text, 1, MTP__STAT_ROOM - 1, f) : 0;
     if (f != NULL)
         fclose(f);
     text[n] = 0;
     const char *at = strrchr(text, ')'); /* the name may contain anything */
-    if (at == NULL || strncmp(at, ") Z ", 4) != 0)
+    return at != NULL && at[1] == ' ' ? at + 2 : NULL;
+}
+
+/* The main thread is gone, and there are none but it and ours. */
+bool mtp__is_last_thread(void)
+{
+    char path[64], text[MTP__STAT_ROOM];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
+    const char *at = mtp__process_stat(path, text);
+    if (at == NULL || *at != 'Z')
         return false;
-    for (int field = 2; field < 20 && at != NULL; field++) /* proc(5): 20 is the number of threads */
-        at = strchr(at + 1, ' ');
+    for (int field = 3; field < 20 && at != NULL; field++) /* proc(5): 20 is the number of threads */
+        at = (at = strchr(at, ' ')) != NULL ? at + 1 : NULL;
     return at != NULL && strtol(at, NULL, 10) == 1 + atomic_load(&threads);
 }
