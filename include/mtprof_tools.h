@@ -45,6 +45,18 @@ MTP__INLINE void mtp_pack_begin(mtp_pack *pack)
     pack->cut = false;
 }
 
+/* Where the next word goes. Private, like all with two underscores. */
+typedef struct mtp__pack_cursor {
+    uint64_t *at;
+    uint64_t changed;
+} mtp__pack_cursor;
+
+MTP__INLINE void mtp__pack_next(mtp__pack_cursor *c, uint64_t word)
+{
+    c->changed |= *c->at ^ word;
+    *c->at++ = word;
+}
+
 MTP__INLINE void mtp__pack_put(mtp_pack *pack, uint64_t *at, uint64_t word)
 {
     pack->changed |= *at ^ word;
@@ -71,14 +83,18 @@ MTP__INLINE void mtp_pack_none(mtp_pack *pack)
     (void)mtp__pack_take(pack, MTP_INPUT_NONE, 0);
 }
 
+MTP__INLINE uint64_t mtp__pack_tensor_head(mtp_dtype dtype, uint32_t rank, bool strided)
+{
+    return MTP_INPUT_TENSOR | (uint64_t)dtype << 8 | (uint64_t)strided << 16 | (uint64_t)rank << 32;
+}
+
 /* strides: rank of them, or NULL for contiguous */
 MTP__INLINE void mtp_pack_tensor(mtp_pack *pack, mtp_dtype dtype, uint32_t rank, const int64_t *dims,
                                  const int64_t *strides)
 {
     bool strided = strides != NULL && rank > 0;
-    uint64_t *at = mtp__pack_take(
-        pack, MTP_INPUT_TENSOR | (uint64_t)dtype << 8 | (uint64_t)strided << 16 | (uint64_t)rank << 32,
-        (uint64_t)rank << strided);
+    uint64_t *at =
+        mtp__pack_take(pack, mtp__pack_tensor_head(dtype, rank, strided), (uint64_t)rank << strided);
     if (MTP__UNLIKELY(at == NULL))
         return;
     for (uint32_t i = 0; i < rank; i++)

@@ -28,10 +28,18 @@ typedef struct frame_slot { /* (parent stack, frame key) -> stack */
     uint32_t parent, stack;
 } frame_slot;
 
+/* The stack captured last: the next one mostly shares its outer frames. */
+typedef struct last_stack {
+    uint32_t depth;                       /* levels that have an id */
+    uint64_t frame[MTP__STACK_DEPTH_MAX]; /* from the root inwards */
+    uint32_t id[MTP__STACK_DEPTH_MAX];    /* of the stack that ends there */
+} last_stack;
+
 struct mtp__thread_cache {
     uint64_t valid_for; /* mtp__recorder.id */
     shape_slot shape[SHAPE_SLOTS];
     frame_slot frame[FRAME_SLOTS];
+    last_stack last[2]; /* whole stacks; those of calls, which are cut */
     uint64_t frames[MTP__STACK_DEPTH_MAX];
     uint64_t words[MTP__SHAPE_WORDS_MAX];
     char text[1024]; /* of the frame that is about to be defined */
@@ -178,6 +186,7 @@ static struct mtp__thread_cache *cache_of(const mtp__tables *set, mtp__thread *t
             t->cache->shape[i].id = 0;
         for (uint32_t i = 0; i < FRAME_SLOTS; i++)
             t->cache->frame[i].stack = 0;
+        t->cache->last[0].depth = t->cache->last[1].depth = 0;
         t->cache->valid_for = set->key;
     }
     return t->cache;
@@ -402,6 +411,28 @@ static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thre
     return id;
 }
 
+/* frames: innermost first. 0: there are none, or there was no room for a definition. */
+static uint32_t stack_of(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache,
+                         last_stack *last, const uint64_t *frames, uint32_t depth)
+{
+    uint32_t most = depth < last->depth ? depth : last->depth, shared = 0;
+    while (shared < most && last->frame[shared] == frames[depth - 1 - shared])
+        shared++;
+    uint32_t id = shared > 0 ? last->id[shared - 1] : 0;
+    for (uint32_t i = shared; i < depth; i++) {
+        last->depth = i;
+        atomic_signal_fence(memory_order_release); /* a handler may jump out of here */
+        id = stack_child(r, set, cache, id, frames[depth - 1 - i]);
+        if (id == 0)
+            return 0;
+        last->frame[i] = frames[depth - 1 - i];
+        last->id[i] = id;
+        atomic_signal_fence(memory_order_release);
+        last->depth = i + 1;
+    }
+    return id;
+}
+
 uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
 {
     mtp__tables *set = tables_of(r);
@@ -411,14 +442,10 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uin
     int its_errno = errno; /* the program's: its stack provider may change it */
     uint32_t from = 0, depth = mtp__stack_capture(caller, cache->frames, MTP__STACK_DEPTH_MAX, most, &from);
     errno = its_errno;
+    last_stack *last = &cache->last[most < MTP__STACK_DEPTH_MAX];
     for (;;) { /* all ids from one set: a stack's parents and frames must be of its epoch */
-        uint32_t id = 0, i = depth;
-        for (; i > from; i--) { /* from the root inwards */
-            id = stack_child(r, set, cache, id, cache->frames[i - 1]);
-            if (id == 0)
-                break;
-        }
-        if (i == from || is_lost(r, set))
+        uint32_t id = stack_of(r, set, cache, last, cache->frames + from, depth - from);
+        if (id != 0 || depth == from || is_lost(r, set))
             return id;
         set = tables_of(r);
         cache_of(set, t);

@@ -403,6 +403,58 @@ static void a_provider_s_stacks_become_a_tree_of_frames(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+#define WALKS 300
+
+/* The innermost `most` frames of the fake stack, as stack_text() has them. */
+static void expect_fake(char *text, size_t room, uint32_t most)
+{
+    uint32_t depth = fake.depth < most ? fake.depth : most;
+    text[0] = 0;
+    for (uint32_t i = depth; i > 0; i--) {
+        size_t at = strlen(text);
+        snprintf(text + at, room - at, "file.py:%llu0:fn%llu%s", (unsigned long long)fake.frame[i - 1],
+                 (unsigned long long)fake.frame[i - 1], i > 1 ? ";" : "");
+    }
+}
+
+/* Calls and returns at random, as a program makes them: most stacks share their outer frames with the one before. Of a
+ * call of Python, two frames are kept. */
+static void every_stack_of_a_walk_is_what_was_captured(void **state)
+{
+    (void)state;
+    static char expected[WALKS][1024];
+    uint64_t outer_first[16], random = 7;
+    uint32_t depth = 0;
+    fake_is(0, NULL);
+    start_stacks();
+    for (int cycle = 0; cycle < 2; cycle++) {
+        if (cycle == 1) {
+            assert_ok(mtp_profile_stop(prof));
+            assert_ok(mtp_profile_start(prof));
+        }
+        for (int i = 0; i < WALKS; i++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            uint32_t kept = (uint32_t)(random >> 33) % (depth + 1);
+            uint32_t calls = (uint32_t)(random >> 43) % 4;
+            for (depth = kept; depth < 16 && depth < kept + calls; depth++)
+                outer_first[depth] = 1 + (random >> (48 + depth % 8)) % 3;
+            fake.depth = depth;
+            for (uint32_t k = 0; k < depth; k++)
+                fake.frame[k] = outer_first[depth - 1 - k];
+            mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+            op.kind = i % 3 == 0 ? MTP_SCOPE_PYTHON : MTP_SCOPE_OP;
+            mtp_op_begin(&op);
+            mtp_op_end(&op);
+            expect_fake(expected[i], sizeof expected[i], i % 3 == 0 ? 2 : 16);
+        }
+    }
+    read_back();
+    for (size_t i = 0; i < WALKS; i++)
+        assert_string_equal(stack_text(i), expected[i]);
+    close_it();
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
 static void frames_are_described_once_per_recording(void **state)
 {
     (void)state;
@@ -655,6 +707,7 @@ int main(void)
         TEST(each_definition_that_does_not_fit_is_counted_once),
         TEST(any_number_of_run_time_names_cannot_fill_the_process),
         TEST(a_provider_s_stacks_become_a_tree_of_frames),
+        TEST(every_stack_of_a_walk_is_what_was_captured),
         TEST(frames_are_described_once_per_recording),
         TEST(deep_stacks_and_lying_providers_are_bounded),
         TEST(a_provider_that_records_is_refused_and_counted),

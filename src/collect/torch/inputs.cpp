@@ -73,6 +73,14 @@ static bool has_sizes(const c10::TensorImpl *t)
     return !t->has_symbolic_sizes_strides() && !t->is_nested();
 }
 
+/* One that keeps its sizes and strides itself: it is not sparse, nested, opaque, symbolic or a Python object's. */
+struct policy : c10::TensorImpl {
+    static bool is_plain(const c10::TensorImpl *t)
+    {
+        return !(t->*&policy::matches_policy)(SizesStridesPolicy::CustomStrides);
+    }
+};
+
 /* Which tensor it is, and where its memory is. */
 static __attribute__((noinline)) void identify(mtp__torch_inputs *to, const c10::TensorImpl *t,
                                                mtp_dtype dtype)
@@ -145,6 +153,13 @@ static void read_tensors(mtp__torch_inputs *to, mtp_pack *pack, const c10::List<
         read_item(to, pack, at::Tensor(list.get(i)).unsafeGetTensorImpl());
 }
 
+static inline uint64_t bits_of(double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
 /* A list of numbers of one type; a list of other things, or a longer one, is an input without a value. */
 static void read_list(mtp_pack *pack, const c10::IValue &value)
 {
@@ -157,9 +172,8 @@ static void read_list(mtp_pack *pack, const c10::IValue &value)
     mtp_dtype dtype = n == 0 || list[0].isInt() ? MTP_UNKNOWN : list[0].isBool() ? MTP_BOOL : MTP_FLOAT64;
     int64_t numbers[NUMBERS_MOST];
     for (size_t i = 0; i < n; i++) {
-        double real = list[i].isDouble() ? list[i].toDouble() : 0;
         if (list[i].isDouble())
-            memcpy(&numbers[i], &real, sizeof real);
+            numbers[i] = (int64_t)bits_of(list[i].toDouble());
         else
             numbers[i] = list[i].isInt() ? list[i].toInt() : list[i].isBool() && list[i].toBool();
     }
@@ -205,6 +219,60 @@ static inline __attribute__((always_inline)) void read_values(mtp__torch_inputs 
     *pack = mine;
 }
 
+#define RANK_USUAL 5 /* dimensions that PyTorch keeps in the tensor itself */
+
+static inline __attribute__((always_inline)) bool next_tensor(mtp__pack_cursor *c, const c10::TensorImpl *t)
+{
+    if (__builtin_expect(t == NULL || !policy::is_plain(t) || !t->is_cpu() || t->layout() != c10::kStrided, 0))
+        return false;
+    c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
+    uint32_t rank = (uint32_t)sizes.size();
+    if (__builtin_expect(rank > RANK_USUAL, 0))
+        return false;
+    mtp__pack_next(c, mtp__pack_tensor_head(dtype_of(c10::typeMetaToScalarType(t->dtype())), rank, rank > 0));
+    for (uint32_t i = 0; i < rank; i++)
+        mtp__pack_next(c, (uint64_t)sizes[i]);
+    for (uint32_t i = 0; i < rank; i++)
+        mtp__pack_next(c, (uint64_t)strides[i]);
+    return true;
+}
+
+static inline void next_number(mtp__pack_cursor *c, mtp_input_kind kind, uint64_t value)
+{
+    mtp__pack_next(c, kind);
+    mtp__pack_next(c, value);
+}
+
+/* Packs what most inputs are: plain tensors of few dimensions on the CPU, and numbers. There is room for them, so it is
+ * not asked for before each word. false: there are others, too. */
+static inline __attribute__((always_inline)) bool read_usual(mtp_pack *pack,
+                                                             c10::ArrayRef<const c10::IValue> values)
+{
+    if (values.size() > MTP__TORCH_WORDS / (2 * RANK_USUAL + 1))
+        return false;
+    mtp__pack_cursor c = {pack->word, pack->changed};
+    bool usual = true;
+    for (const c10::IValue &value : values) {
+        if (value.isTensor())
+            usual = next_tensor(&c, value.unsafeToTensorImpl());
+        else if (value.isInt())
+            next_number(&c, MTP_INPUT_INT, (uint64_t)value.toInt());
+        else if (value.isBool())
+            next_number(&c, MTP_INPUT_BOOL, value.toBool());
+        else if (value.isDouble())
+            next_number(&c, MTP_INPUT_FLOAT, bits_of(value.toDouble()));
+        else if (value.isNone())
+            mtp__pack_next(&c, MTP_INPUT_NONE);
+        else
+            usual = false;
+        if (__builtin_expect(!usual, 0))
+            break;
+    }
+    pack->changed = c.changed;
+    pack->count = (uint32_t)(c.at - pack->word);
+    return usual;
+}
+
 std::string mtp__torch_quoted(const std::string &text)
 {
     std::string out = "\"";
@@ -248,6 +316,8 @@ mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
     to->device = MTP_DEVICE_CPU;
     if (__builtin_expect(usual.pack.word == NULL, 0))
         mtp_pack_init(&usual.pack, usual.word, MTP__TORCH_WORDS);
+    if (!with_identities && !usual.pack.cut && read_usual(&usual.pack, values))
+        return &usual.pack;
     if (!usual.pack.cut)
         read_values(to, &usual.pack, values);
     return __builtin_expect(usual.pack.cut, 0) ? read_long(to, values) : &usual.pack;

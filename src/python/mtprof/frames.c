@@ -23,6 +23,7 @@ static pid_t taker_pid;
 static PyObject *kept;                 /* list: code objects and modules held for this session */
 static PyObject *hidden[HIDDEN_FILES]; /* str: names of the profiler's own files */
 static unsigned hidden_count;
+static uint64_t hidden_bits[16];     /* a bit for the address of each */
 static PyCodeObject *module_call;    /* owned, or NULL: nn.Module.__call__ */
 static PyCodeObject *optimizer_call; /* owned, or NULL: a method that every optimizer step calls */
 static PyObject *module_names;       /* dict of this session: module -> name id */
@@ -98,8 +99,18 @@ static void put_number(text *t, long number)
 
 /* -------------------------------------------------------------------------------------------------- stacks */
 
+static uint64_t *hidden_word(const PyObject *file, uint64_t *bit)
+{
+    uintptr_t hash = (uintptr_t)file >> 4 ^ (uintptr_t)file >> 14;
+    *bit = (uint64_t)1 << (hash & 63);
+    return &hidden_bits[hash >> 6 & 15];
+}
+
 static bool is_hidden(const PyCodeObject *code)
 {
+    uint64_t bit;
+    if (LIKELY((*hidden_word(code->co_filename, &bit) & bit) == 0))
+        return false;
     for (unsigned i = 0; i < hidden_count; i++)
         if (code->co_filename == hidden[i])
             return true;
@@ -396,8 +407,12 @@ static void open_running(unsigned skip)
 /* Is this thread's event to be recorded? Its first one opens what is running, without the innermost `skip` frames. */
 static bool meet_thread(unsigned skip)
 {
-    if (following && UNLIKELY(calls.serial != follow_serial))
+    if (following && UNLIKELY(calls.serial != follow_serial)) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
         open_running(skip);
+        PyErr_Restore(type, value, trace);
+    }
     return following;
 }
 
@@ -434,8 +449,6 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         PyEval_SetProfile(NULL, NULL);
         return 0;
     }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
     meet_thread(what == PyTrace_CALL);
     switch (what) {
     case PyTrace_CALL:
@@ -456,7 +469,6 @@ static int on_event(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
     default:
         break;
     }
-    PyErr_Restore(type, value, trace);
     return 0;
 }
 
@@ -644,8 +656,11 @@ static PyObject *hide_file(PyObject *self, PyObject *name)
     (void)self;
     if (!PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "hide_file() takes a file name, as in co_filename");
-    if (hidden_count < HIDDEN_FILES)
+    uint64_t bit, *word = hidden_word(name, &bit);
+    if (hidden_count < HIDDEN_FILES) {
         hidden[hidden_count++] = Py_NewRef(name);
+        *word |= bit;
+    }
     Py_RETURN_NONE;
 }
 
