@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The only place that says it: see tools/version. */
 #define MTP_VERSION_MAJOR 0
 #define MTP_VERSION_MINOR 1
 #define MTP_VERSION_PATCH 0

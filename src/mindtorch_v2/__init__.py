@@ -6,6 +6,7 @@ import importlib as _importlib
 import math as _math
 import os as _os
 
+from mtprof import __version__  # noqa: F401  and libmtprof, which _C uses, is loaded
 try:
     from mindtorch_v2 import _C
 except ImportError as _error:
@@ -30,7 +31,6 @@ from mindtorch_v2.random import (  # noqa: F401
 )
 from mindtorch_v2.serialization import load, save  # noqa: F401
 
-__version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 FloatTensor = Tensor
 strided = "torch.strided"

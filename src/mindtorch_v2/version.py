@@ -1,4 +1,5 @@
 """torch.version: build information. There is no CUDA or ROCm: accelerators are driven through OpenCL."""
-__version__ = "0.1.0"
+from mtprof import __version__  # noqa: F401  one version for all
+
 cuda = hip = xpu = git_version = None
 debug = False
