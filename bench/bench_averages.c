@@ -102,8 +102,7 @@ static times measure(uint64_t events, int repeats, const mtp_averages_options *o
         double done = now_ns();
         cpu = (read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu) / (double)events;
         least.cpu = cpu < least.cpu ? cpu : least.cpu;
-        mtp_row total;
-        mtp_averages_total(rows, &total);
+        mtp_row total = *mtp_averages_total(rows);
         if (total.count != (events + 4) / 5 * 5) {
             fprintf(stderr, "bench_averages: %llu events, not %llu\n", (unsigned long long)total.count,
                     (unsigned long long)events);

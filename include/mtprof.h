@@ -730,7 +730,8 @@ MTP_API void mtp_thread_name(int64_t os_thread, const char *text);
     X(REENTRANT, 4, "recorded from a signal handler or callback inside a recording call")                    \
     X(EXITING, 5, "recorded by a thread after its end")                                                      \
     X(STUCK, 6, "written by a thread that did not pause in time")                                            \
-    X(DAMAGED, 7, "in a part of the file that was damaged")
+    X(DAMAGED, 7, "in a part of the file that was damaged")                                                  \
+    X(ABI, 8, "in a struct whose size was not set")
 #define X(sym, value, text) MTP_DROP_##sym = (value),
 typedef enum mtp_drop {
     MTP_DROP_LIST(X) MTP_DROP_CAUSES

@@ -62,7 +62,7 @@ typedef struct mtp_row {
 
 MTP_API size_t mtp_averages_count(const mtp_averages *averages);
 MTP_API const mtp_row *mtp_averages_row(const mtp_averages *averages, size_t index); /* NULL: no such row */
-MTP_API void mtp_averages_total(const mtp_averages *averages, mtp_row *out);         /* key "Total" */
+MTP_API const mtp_row *mtp_averages_total(const mtp_averages *averages);             /* key "Total" */
 /* Python functions without a row because options.include_python_functions was not set. */
 MTP_API size_t mtp_averages_left_out(const mtp_averages *averages);
 /* Sorts rows, largest first, by a torch attribute: cpu_time_total, self_cpu_time_total, cpu_time, count,
@@ -203,6 +203,7 @@ MTP_API mtp_status mtp_events_sibling(mtp_events *events, size_t index, size_t *
 
 /* Device work launched by the event itself: 0 to kernel_count - 1, by start. */
 typedef struct mtp_event_kernel {
+    size_t size; /* sizeof(mtp_event_kernel): set by the caller */
     mtp_text name;
     int64_t device, stream;
     double duration; /* microseconds */
@@ -436,6 +437,7 @@ typedef enum mtp_tree_kind {
 
 /* A tensor that is an op's argument, or that an object holds. */
 typedef struct mtp_tree_tensor {
+    size_t size;                       /* sizeof(mtp_tree_tensor): set by the caller */
     uint64_t number;                   /* as recorded (mtp_identity.tensor), 0: unknown */
     uint64_t storage;                  /* address of its memory */
     int64_t id;                        /* -1: none */
@@ -534,9 +536,13 @@ MTP_API const mtp_step_row *mtp_steps_row(const mtp_steps *steps, size_t index);
 /* The longest gaps of all steps (at most 64), longest first. NULL: no more. */
 MTP_API size_t mtp_steps_gap_count(const mtp_steps *steps, bool of_device);
 MTP_API const mtp_step_gap *mtp_steps_gap(const mtp_steps *steps, bool of_device, size_t index);
-/* Each figure over all steps; p50 is the nearest rank. Any pointer may be NULL. */
-MTP_API void mtp_steps_summary(const mtp_steps *steps, mtp_step_times *mean, mtp_step_times *p50,
-                               mtp_step_times *max);
+typedef enum mtp_step_figure {
+    MTP_STEP_MEAN = 0,
+    MTP_STEP_P50 = 1, /* the nearest rank */
+    MTP_STEP_MAX = 2
+} mtp_step_figure;
+/* Each time over all steps. NULL: no such figure. */
+MTP_API const mtp_step_times *mtp_steps_summary(const mtp_steps *steps, mtp_step_figure figure);
 /* How many steps the two functions below write; default -1: all. The summary always covers all steps. */
 MTP_API void mtp_steps_limit(mtp_steps *steps, int64_t rows);
 MTP_API mtp_status mtp_steps_json(const mtp_steps *steps, mtp_sink *sink, void *user);

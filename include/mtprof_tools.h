@@ -189,8 +189,8 @@ typedef struct mtp_listener {
     bool recording; /* now, by whichever profile */
     bool stopped;   /* by Ctrl-Z, or a debugger: it cannot answer; recording is unknown */
 } mtp_listener;
-/* The processes that listen: this user's; for root, everybody's. *count may exceed room. */
-MTP_API mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count);
+/* The processes that listen: this user's; for root, everybody's. size: sizeof(mtp_listener). *count may exceed room. */
+MTP_API mtp_status mtp_listeners(mtp_listener *out, size_t size, size_t room, size_t *count);
 
 typedef struct mtp_trigger {
     size_t size; /* sizeof(mtp_trigger) */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "analyze/torch/rules.h"
 #include "analyze/flops.h"
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -243,20 +244,19 @@ static mtp_status make(mtp_averages *a, const mtp_trace *t, const mtp_averages_o
 mtp_status mtp_averages_create(const mtp_trace *trace, const mtp_averages_options *options,
                                mtp_averages **out)
 {
-    static const mtp_averages_options defaults = MTP_AVERAGES_OPTIONS_INIT;
-    options = options != NULL ? options : &defaults;
+    mtp_averages_options known = MTP_AVERAGES_OPTIONS_INIT;
     if (out == NULL || trace == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s is NULL", out == NULL ? "out" : "trace");
     *out = NULL;
-    if (options->size != sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "mtp_averages_options: size=%zu, this library has %zu", options->size,
-                        sizeof *options);
+    mtp_status status = MTP__ABI_READ(&known, options, mtp_averages_options, python_stacks);
+    if (status != MTP_OK)
+        return status;
     mtp_averages *a = mtp__calloc(1, sizeof *a);
     if (a == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "averages");
     mtp__intern_init(&a->text, 1, SIZE_MAX, NULL, NULL);
     describe(a, trace);
-    mtp_status status = make(a, trace, options);
+    status = make(a, trace, &known);
     if (status != MTP_OK) {
         mtp_averages_destroy(a);
         return status;
@@ -293,14 +293,9 @@ const mtp_row *mtp_averages_row(const mtp_averages *a, size_t index)
     return a != NULL && index < a->count ? &a->row[index].shown : NULL;
 }
 
-void mtp_averages_total(const mtp_averages *a, mtp_row *out)
+const mtp_row *mtp_averages_total(const mtp_averages *a)
 {
-    if (out == NULL)
-        return;
-    memset(out, 0, sizeof *out);
-    out->key = out->overload_name = out->input_shapes = "";
-    if (a != NULL)
-        *out = a->total;
+    return a != NULL ? &a->total : NULL;
 }
 
 double mtp_averages_flops_coverage(const mtp_averages *a)

@@ -2,6 +2,7 @@
 #include "analyze/events.h"
 #include <string.h>
 #include "analyze/flops.h"
+#include "base/abi.h"
 #include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
@@ -327,18 +328,19 @@ static void fill_moment(const mtp_events *e, uint32_t item, mtp_event *out)
     out->device_memory_usage = out->self_device_memory_usage = mtp__minus(sum[1][item + 1], sum[1][item]);
 }
 
-mtp_status mtp_events_get(mtp_events *e, size_t index, mtp_event *out)
+mtp_status mtp_events_get(mtp_events *e, size_t index, mtp_event *to)
 {
     uint32_t item;
-    if (out == NULL)
+    if (to == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "mtp_event: size=%zu, this library has %zu", out->size, sizeof *out);
-    mtp_status status = mtp__events_item(e, index, &item);
+    mtp_status status = MTP__ABI_CHECK(to, mtp_event, args);
+    if (status == MTP_OK)
+        status = mtp__events_item(e, index, &item);
     if (status != MTP_OK)
         return status;
+    mtp_event made, *out = to->size == sizeof made ? to : &made; /* copying takes a while */
     static const mtp_text none = {"", 0};
-    *out = (mtp_event){.size = out->size,
+    *out = (mtp_event){.size = sizeof *out,
                        .overload_name = none,
                        .sequence = -1,
                        .parent = MTP_NO_EVENT,
@@ -356,5 +358,7 @@ mtp_status mtp_events_get(mtp_events *e, size_t index, mtp_event *out)
         fill_span(e, item, out);
     else
         fill_moment(e, item - e->t->span_count, out);
+    if (out != to)
+        mtp__abi_write(to, out, sizeof *out);
     return MTP_OK;
 }

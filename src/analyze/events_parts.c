@@ -1,6 +1,7 @@
 /* analyze/events_parts.c - an event's lists: children, kernels, frames, inputs. */
 #include <string.h>
 #include "analyze/events.h"
+#include "base/abi.h"
 #include "base/error.h"
 
 /* -------------------------------------------------------------------------------------------- children */
@@ -39,7 +40,9 @@ mtp_status mtp_events_kernel(mtp_events *e, size_t index, size_t kernel, mtp_eve
     const uint32_t *list = NULL;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
-    mtp_status status = mtp__events_item(e, index, &item);
+    mtp_status status = MTP__ABI_CHECK(out, mtp_event_kernel, event);
+    if (status == MTP_OK)
+        status = mtp__events_item(e, index, &item);
     if (status != MTP_OK)
         return status;
     const mtp_trace *t = e->t;
@@ -51,13 +54,14 @@ mtp_status mtp_events_kernel(mtp_events *e, size_t index, size_t kernel, mtp_eve
         return MTP_FAIL(MTP_E_ARG, "event %zu has no kernel %zu: it has %u", index, kernel, count);
     uint32_t span = list[kernel], event = ((const uint32_t *)w->row.p)[span];
     const mtp__track *track = &t->tracks[mtp__trace_track_of(t, span)];
-    *out = (mtp_event_kernel){.name = mtp__events_key(e, t->name[span]),
+    mtp_event_kernel made = {.name = mtp__events_key(e, t->name[span]),
                               .device = track->pid,
                               .stream = track->tid,
                               .duration = w->exact ? mtp__microseconds(t->end[span], w->zero_ns) -
                                                          mtp__microseconds(t->start[span], w->zero_ns)
                                                    : (double)mtp__duration(t, span) / 1000,
                               .event = event != 0 ? event - 1u : MTP_NO_EVENT};
+    mtp__abi_write(out, &made, sizeof made);
     return MTP_OK;
 }
 

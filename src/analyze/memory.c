@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/hash_map.h"
 #include "base/os.h"
@@ -701,12 +702,10 @@ mtp_status mtp_memory_timeline_info(const mtp_memory_timeline *m, mtp_memory_inf
 {
     if (m == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "timeline or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", out->size, sizeof *out);
-    size_t size = out->size;
-    *out = m->info;
-    out->size = size;
-    return MTP_OK;
+    mtp_status status = MTP__ABI_CHECK(out, mtp_memory_info, peak_blocks);
+    if (status == MTP_OK)
+        mtp__abi_write(out, &m->info, sizeof m->info);
+    return status;
 }
 
 const mtp_memory_block *mtp_memory_timeline_block(const mtp_memory_timeline *m, size_t index)

@@ -380,9 +380,9 @@ static mtp_status summarise(mtp_steps *s)
         }
         qsort(values, s->count, sizeof *values, by_value);
         double mean = sum / s->count + 0.5;
-        ((int64_t *)&s->mean)[f] = mtp__whole_ns(mean);
-        ((int64_t *)&s->p50)[f] = values[(s->count - 1) / 2];
-        ((int64_t *)&s->max)[f] = values[s->count - 1];
+        ((int64_t *)&s->summary[MTP_STEP_MEAN])[f] = mtp__whole_ns(mean);
+        ((int64_t *)&s->summary[MTP_STEP_P50])[f] = values[(s->count - 1) / 2];
+        ((int64_t *)&s->summary[MTP_STEP_MAX])[f] = values[s->count - 1];
     }
     mtp__free(values);
     return MTP_OK;
@@ -452,14 +452,7 @@ const mtp_step_row *mtp_steps_row(const mtp_steps *s, size_t index)
     return s != NULL && index < s->count ? &s->rows[index] : NULL;
 }
 
-void mtp_steps_summary(const mtp_steps *s, mtp_step_times *mean, mtp_step_times *p50, mtp_step_times *max)
+const mtp_step_times *mtp_steps_summary(const mtp_steps *s, mtp_step_figure figure)
 {
-    static const mtp_steps none;
-    s = s != NULL ? s : &none;
-    if (mean != NULL)
-        *mean = s->mean;
-    if (p50 != NULL)
-        *p50 = s->p50;
-    if (max != NULL)
-        *max = s->max;
+    return s == NULL || (unsigned)figure > MTP_STEP_MAX ? NULL : &s->summary[figure];
 }

@@ -23,7 +23,7 @@ struct mtp_steps {
     int64_t first_ns;       /* of the trace */
     int64_t pid;            /* the process whose steps these are */
     bool is_one_of_several; /* other processes have steps, too */
-    mtp_step_times mean, p50, max;
+    mtp_step_times summary[MTP_STEP_MAX + 1]; /* by mtp_step_figure */
     mtp__gap_list gaps[2]; /* of CPU and device together, of the device */
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "analyze/by_time.h"
 #include "analyze/events.h"
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/pair_map.h"
@@ -394,16 +395,17 @@ static void fill_moment(const mtp_tree *tree, uint32_t item, mtp_tree_node *out)
     out->id = (int64_t)tree->id[t->tensor_count + k] - 1;
 }
 
-mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *out)
+mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *to)
 {
-    if (tree == NULL || out == NULL)
+    if (tree == NULL || to == NULL)
         return MTP_FAIL(MTP_E_ARG, "tree or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "mtp_tree_node: size=%zu, this library has %zu", out->size, sizeof *out);
+    mtp_status status = MTP__ABI_CHECK(to, mtp_tree_node, device_index);
+    if (status != MTP_OK)
+        return status;
     if (node >= tree->count)
         return MTP_FAIL(MTP_E_ARG, "there is no node %zu: there are %u", node, tree->count);
     static const mtp_text none = {"", 0};
-    *out = (mtp_tree_node){.size = out->size,
+    mtp_tree_node made = {.size = sizeof made,
                            .sequence = -1,
                            .frame = none,
                            .caller = none,
@@ -412,13 +414,14 @@ mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *out)
                            .total_reserved = -1,
                            .id = -1,
                            .allocation_id = -1,
-                           .device_index = -1};
+                           .device_index = -1}, *out = &made;
     if (tree->item[node] < tree->t->span_count)
         fill_span(tree, tree->item[node], out);
     else
         fill_moment(tree, tree->item[node], out);
     out->parent = tree->parent[node] == tree->count ? MTP_NO_EVENT : tree->parent[node];
     mtp_tree_children(tree, node, &out->children);
+    mtp__abi_write(to, out, sizeof *out);
     return MTP_OK;
 }
 
@@ -426,17 +429,21 @@ mtp_status mtp_tree_tensor_get(const mtp_tree *tree, size_t tensor, mtp_tree_ten
 {
     if (tree == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "tree or out is NULL");
+    mtp_status status = MTP__ABI_CHECK(out, mtp_tree_tensor, dtype);
+    if (status != MTP_OK)
+        return status;
     if (tensor == 0 || tensor >= tree->t->tensor_count)
         return MTP_FAIL(MTP_E_ARG, "there is no tensor %zu", tensor);
     const mtp__tensor *is = &tree->t->tensors[tensor];
     bool on_device = MTP_DEVICE_TYPE(is->device) != 0;
-    *out = (mtp_tree_tensor){.number = is->number,
+    mtp_tree_tensor made = {.number = is->number,
                              .storage = is->storage,
                              .id = (int64_t)tree->id[tensor] - 1,
                              .allocation_id = is->number != 0 ? (int64_t)tree->allocation[tensor] : -1,
                              .device_type = on_device ? MTP__DEVICE_NPU : MTP__DEVICE_CPU,
                              .device_index = on_device ? (int32_t)MTP_DEVICE_INDEX(is->device) : -1,
                              .dtype = is->dtype};
+    mtp__abi_write(out, &made, sizeof made);
     return MTP_OK;
 }
 

@@ -22,7 +22,4 @@ void mtp__advise(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold
  * MTP_NOTE prepends what a caller was working on: the file, the step. mtp__advise adds what to do. */
 #define MTP_FAIL(status, ...) mtp__fail((status), __func__, __VA_ARGS__)
 #define MTP_NOTE(...) mtp__note(__func__, __VA_ARGS__)
-
-/* No caller's struct is larger: a size above this is uninitialised memory. */
-#define MTP__STRUCT_MAX 4096
 #endif

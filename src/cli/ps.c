@@ -47,7 +47,7 @@ int cli_ps(int argc, char **argv)
     mtp_listener *found = NULL;
     for (;;) {
         mtp_listener *grown = realloc(found, room * sizeof *found);
-        if (grown == NULL || mtp_listeners(grown, room, &count) != MTP_OK) {
+        if (grown == NULL || mtp_listeners(grown, sizeof *grown, room, &count) != MTP_OK) {
             free(grown != NULL ? grown : found);
             return cli_fail(CLI_MEMORY, "out of memory");
         }

@@ -115,13 +115,12 @@ static int print_steps(const mtp_steps *steps, int64_t limit)
     if (limit >= 0 && (uint64_t)limit < count)
         printf("%s... and %zu more%s\n", cli_dim(stdout), count - (size_t)limit, cli_plain(stdout));
     if (count > 1) {
-        mtp_step_times mean, p50, max;
-        mtp_steps_summary(steps, &mean, &p50, &max);
-        print_times("mean", &mean);
-        printf(" %6.1f%%\n", percent(mean.idle_ns, mean.wall_ns));
-        print_times("p50", &p50);
+        const mtp_step_times *mean = mtp_steps_summary(steps, MTP_STEP_MEAN);
+        print_times("mean", mean);
+        printf(" %6.1f%%\n", percent(mean->idle_ns, mean->wall_ns));
+        print_times("p50", mtp_steps_summary(steps, MTP_STEP_P50));
         printf("\n");
-        print_times("max", &max);
+        print_times("max", mtp_steps_summary(steps, MTP_STEP_MAX));
         printf("\n");
     }
     print_outliers(steps);

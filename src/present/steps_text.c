@@ -111,11 +111,11 @@ mtp_status mtp_steps_json(const mtp_steps *s, mtp_sink *sink, void *user)
         MTP__OUT(&o, "}");
     }
     MTP__OUT(&o, "],\n \"summary\": [\n  ");
-    put_figure(&o, "mean", &s->mean);
+    put_figure(&o, "mean", &s->summary[MTP_STEP_MEAN]);
     MTP__OUT(&o, ",\n  ");
-    put_figure(&o, "p50", &s->p50);
+    put_figure(&o, "p50", &s->summary[MTP_STEP_P50]);
     MTP__OUT(&o, ",\n  ");
-    put_figure(&o, "max", &s->max);
+    put_figure(&o, "max", &s->summary[MTP_STEP_MAX]);
     MTP__OUT(&o, "],\n \"idle_gaps\": [");
     put_gaps(&o, s, false);
     MTP__OUT(&o, "],\n \"device_gaps\": [");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "analyze/averages.h"
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/out.h"
@@ -569,19 +570,19 @@ static mtp_status prepare(table *t)
 mtp_status mtp_averages_table(const mtp_averages *averages, const mtp_table_options *options, mtp_sink *sink,
                               void *user)
 {
-    static const mtp_table_options defaults = MTP_TABLE_OPTIONS_INIT;
-    table t = {.a = averages, .options = options != NULL ? options : &defaults};
+    mtp_table_options known = MTP_TABLE_OPTIONS_INIT;
+    table t = {.a = averages, .options = &known};
     if (averages == NULL || sink == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s is NULL", averages == NULL ? "averages" : "sink");
-    if (t.options->size != sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "mtp_table_options: size=%zu, this library has %zu", t.options->size,
-                        sizeof *options);
+    mtp_status status = MTP__ABI_READ(&known, options, mtp_table_options, max_line_width);
+    if (status != MTP_OK)
+        return status;
     if (averages->count == 0) {
         mtp__row_number *number;
         return t.options->sort_by != NULL ? mtp__row_attribute(t.options->sort_by, &number) : MTP_OK;
     }
     t.device = t.options->device_name != NULL ? t.options->device_name : averages->device_name;
-    mtp_status status = prepare(&t);
+    status = prepare(&t);
     if (status == MTP_OK)
         status = mtp__out_init(&t.out, sink, user);
     if (status == MTP_OK) {

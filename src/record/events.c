@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include "record/details.h"
+#include "base/abi.h"
 #include "record/emit/emit.h"
 #include "record/epoch.h"
 #include "record/profile.h"
@@ -410,6 +411,14 @@ static __attribute__((noinline, cold)) void begin_emitted(mtp_op *op, const char
         op->token = mtp__emit_begin(op, op->name, text, length);
 }
 
+/* Leaves without a record. */
+static __attribute__((noinline, cold)) void leave_without(mtp__writer *w, bool is_wrong)
+{
+    if (is_wrong && thread_in(w) != NULL)
+        mtp__writer_drop(w, MTP_DROP_ABI);
+    mtp__writer_leave(w);
+}
+
 /* text: its name; NULL: op->name is used. */
 static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const char *text, size_t length,
                                                            const void *caller)
@@ -422,8 +431,8 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
         begin_emitted(op, text, length);
         return;
     }
-    if (op->size < OP_SIZE_0_1 || thread_in(w) == NULL) {
-        mtp__writer_leave(w);
+    if (UNLIKELY(op->size < OP_SIZE_0_1) || thread_in(w) == NULL) {
+        leave_without(w, op->size < OP_SIZE_0_1);
         return;
     }
     mtp__recorder *r = w->recorder;
@@ -558,8 +567,8 @@ void mtp__device_event(const mtp_device_work *k)
     mtp__writer *w = enter(MTP_NPU, &gate);
     if (w == NULL)
         return;
-    if (k->size < sizeof *k) {
-        mtp__writer_leave(w);
+    if (UNLIKELY(k->size < MTP__ABI_UNTIL(mtp_device_work, reserved))) {
+        leave_without(w, true);
         return;
     }
     uint64_t words[11] = {0,

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/random.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/guard.h"
 #include "base/json_check.h"
@@ -153,10 +154,11 @@ static char *put_number(char *p, const char *before, uint64_t value)
 }
 
 /* The recorder stays valid under the names' lock: see stop. */
-void mtp__device_describe(mtp_device device, const mtp_device_info *info)
+void mtp__device_describe(mtp_device device, const mtp_device_info *given)
 {
+    mtp_device_info known = MTP_DEVICE_INFO_INIT, *info = &known;
     char blob[TEXT_MAX + 1 + 3 * MTP__JSON_PUT_ROOM(TEXT_MAX) + 512], *p = blob;
-    if (info == NULL || info->size < sizeof *info || info->name == NULL)
+    if (MTP__ABI_READ(&known, given, mtp_device_info, driver) != MTP_OK || info->name == NULL)
         return;
     size_t name = strnlen(info->name, TEXT_MAX);
     p = mempcpy(p, info->name, name);

@@ -102,7 +102,7 @@ mtp__chunk *mtp__pool_take_part(mtp__pool *pool, const mtp__chunk_ask *ask, mtp_
  * bytes. */
 mtp__chunk *mtp__pool_take(mtp__pool *pool, uint32_t stream, uint32_t cycle, uint64_t first, uint64_t ticks,
                            mtp_drop *why);
-#define MTP__CONTROL_TAIL 2304u /* holds a part of any blob */
+#define MTP__CONTROL_TAIL 2368u /* holds a part of any blob */
 /* The chunk's owner writes no more into it. Control chunks are not evicted, except from the memory of a
  * stream, where nothing is lost by it. */
 void mtp__pool_seal(mtp__pool *pool, mtp__chunk *chunk, uint32_t words, uint32_t records);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -24,28 +25,8 @@
 #define BUFFER_MAX ((uint64_t)1 << 40)
 #define CHUNKS_MIN 4u
 #define WHEEL_MS 1000
-#define CONFIG_V1_SIZE (offsetof(mtp_profile_config, spool_bytes) + sizeof(uint64_t))
 
 /* -------------------------------------------------------------------------------------- configuration */
-
-/* Copies the fields that both sides know; a newer caller is accepted as long as the rest is zero. */
-static mtp_status config_read(mtp_profile_config *to, const mtp_profile_config *from)
-{
-    *to = (mtp_profile_config)MTP_PROFILE_CONFIG_INIT;
-    if (from == NULL)
-        return MTP_OK;
-    if (from->size < CONFIG_V1_SIZE)
-        return MTP_FAIL(MTP_E_ABI, "config size %zu, oldest known is %zu: start from MTP_PROFILE_CONFIG_INIT",
-                        from->size, CONFIG_V1_SIZE);
-    if (from->size > MTP__STRUCT_MAX)
-        return MTP_FAIL(MTP_E_ABI, "config size %zu is not valid: start from MTP_PROFILE_CONFIG_INIT",
-                        from->size);
-    for (size_t i = sizeof *to; i < from->size; i++)
-        if (((const unsigned char *)from)[i] != 0)
-            return MTP_FAIL(MTP_E_ABI, "config byte %zu is newer than this library", i);
-    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    return MTP_OK;
-}
 
 static bool schedule_given(const mtp_schedule *s)
 {
@@ -105,8 +86,8 @@ mtp_status mtp_profile_create(const mtp_profile_config *config, mtp_profile **ou
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
-    mtp_profile_config c;
-    mtp_status status = config_read(&c, config);
+    mtp_profile_config c = MTP_PROFILE_CONFIG_INIT;
+    mtp_status status = MTP__ABI_READ(&c, config, mtp_profile_config, spool_bytes);
     if (status == MTP_OK)
         status = config_check(&c);
     if (status != MTP_OK)
@@ -714,10 +695,12 @@ mtp_status mtp_profile_ledger(const mtp_profile *prof, mtp_ledger *out)
 {
     if (prof == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "ledger: profile or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "ledger size %zu, oldest known is %zu", out->size, sizeof *out);
-    *out = (mtp_ledger)MTP_LEDGER_INIT;
+    mtp_status status = MTP__ABI_CHECK(out, mtp_ledger, threads);
+    if (status != MTP_OK)
+        return status;
+    mtp_ledger found = MTP_LEDGER_INIT;
     if (prof->recorder != NULL)
-        mtp__recorder_ledger(prof->recorder, out);
+        mtp__recorder_ledger(prof->recorder, &found);
+    mtp__abi_write(out, &found, sizeof found);
     return MTP_OK;
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <unwind.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/guard.h"
 #include "record/recorder.h"
@@ -201,12 +202,13 @@ mtp_status mtp_stack_provider_set(const mtp_stack_provider *provider)
         memset(&custom, 0, sizeof custom);
         return MTP_OK;
     }
-    if (provider->size < sizeof *provider)
-        return MTP_FAIL(MTP_E_ABI, "provider size %zu, oldest known is %zu", provider->size,
-                        sizeof *provider);
-    if (provider->capture == NULL || provider->describe == NULL)
+    mtp_stack_provider known = {.size = sizeof known};
+    mtp_status status = MTP__ABI_READ(&known, provider, mtp_stack_provider, user);
+    if (status != MTP_OK)
+        return status;
+    if (known.capture == NULL || known.describe == NULL)
         return MTP_FAIL(MTP_E_ARG, "a stack provider needs both capture and describe");
-    custom = *provider;
+    custom = known;
     return MTP_OK;
 }
 

@@ -1,5 +1,6 @@
 /* trace/columns.c - see mtprof_trace.h, "columns": exposes the model's arrays. */
 #include <string.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "trace/trace.h"
 
@@ -108,8 +109,9 @@ mtp_status mtp_trace_columns(const mtp_trace *trace, mtp_columns *out)
 {
     if (trace == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "mtp_columns: size=%zu, this library has %zu", out->size, sizeof *out);
+    mtp_status status = MTP__ABI_CHECK(out, mtp_columns, column);
+    if (status != MTP_OK)
+        return status;
     out->count = 0;
     add_spans(out, trace);
     add_details(out, trace);

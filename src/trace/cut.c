@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/abi.h"
 #include "base/bisect.h"
 #include "base/error.h"
 #include "base/os.h"
@@ -707,17 +708,16 @@ static void cutter_fini(cutter *c)
 
 mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options, mtp_trace **out)
 {
-    const size_t oldest = offsetof(mtp_cut_options, process);
     mtp_cut_options known = MTP_CUT_OPTIONS_INIT;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     if (trace == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace is NULL");
-    if (options != NULL && options->size < oldest)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, oldest);
-    if (options != NULL)
-        memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
+    mtp_status status =
+        mtp__abi_read(&known, sizeof known, options, offsetof(mtp_cut_options, process), "mtp_cut_options");
+    if (status != MTP_OK)
+        return status;
     options = &known;
     if (options->by_step && options->first_step > options->last_step)
         return MTP_FAIL(MTP_E_ARG, "the range of steps %lld to %lld is empty", (long long)options->first_step,
@@ -726,7 +726,7 @@ mtp_status mtp_trace_cut(const mtp_trace *trace, const mtp_cut_options *options,
         return MTP_FAIL(MTP_E_ARG, "the time range from %lld ns to %lld ns is empty",
                         (long long)options->from_ns, (long long)options->to_ns);
     cutter c = {.t = trace, .options = options};
-    mtp_status status = cut(&c);
+    status = cut(&c);
     if (status == MTP_OK)
         *out = c.out;
     else

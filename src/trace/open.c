@@ -2,6 +2,7 @@
 #include "trace/open.h"
 #include <stdio.h>
 #include <string.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "record/spool/spool.h"
 #include "trace/join/join.h"
@@ -106,14 +107,8 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
 
 mtp_status mtp__open_read_options(const mtp_open_options *from, mtp_open_options *to)
 {
-    const size_t oldest = offsetof(mtp_open_options, max_memory);
     *to = (mtp_open_options)MTP_OPEN_OPTIONS_INIT;
-    if (from == NULL)
-        return MTP_OK;
-    if (from->size < oldest)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", from->size, oldest);
-    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    return MTP_OK;
+    return mtp__abi_read(to, sizeof *to, from, offsetof(mtp_open_options, max_memory), "mtp_open_options");
 }
 
 mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_open_options *to,
@@ -178,9 +173,9 @@ mtp_status mtp_trace_recording(const mtp_trace *t, size_t index, mtp_recording_i
 {
     if (t == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
-    if (out->size < offsetof(mtp_recording_info, info) || out->size > MTP__STRUCT_MAX)
-        return MTP_FAIL(MTP_E_ABI, "recording size %zu, oldest known is %zu", out->size,
-                        offsetof(mtp_recording_info, info));
+    mtp_status status = mtp__abi_check(out, offsetof(mtp_recording_info, info), "mtp_recording_info");
+    if (status != MTP_OK)
+        return status;
     if (index >= mtp_trace_recording_count(t))
         return MTP_FAIL(MTP_E_ARG, "no recording %zu of %zu", index, mtp_trace_recording_count(t));
     mtp_recording_info all = MTP_RECORDING_INFO_INIT;
@@ -200,8 +195,7 @@ mtp_status mtp_trace_recording(const mtp_trace *t, size_t index, mtp_recording_i
         all.by_wall_clock = r->by_wall_clock;
         all.info = r->info;
     }
-    all.size = out->size;
-    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+    mtp__abi_write(out, &all, sizeof all);
     return MTP_OK;
 }
 

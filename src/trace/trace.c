@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/abi.h"
 #include "base/bisect.h"
 #include "base/budget.h"
 #include "base/error.h"
@@ -704,13 +705,12 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
 {
     if (t == NULL || to == NULL)
         return MTP_FAIL(MTP_E_ARG, "trace or out is NULL");
-    if (to->size < INFO_V1)
-        return MTP_FAIL(MTP_E_ABI, "info size %zu, oldest known is %zu", to->size, INFO_V1);
+    mtp_status status = mtp__abi_check(to, INFO_V1, "mtp_trace_info");
+    if (status != MTP_OK)
+        return status;
     mtp_trace_info all = MTP_TRACE_INFO_INIT, *out = &all;
     if (t->counted) {
-        all = t->counts;
-        all.size = to->size;
-        memcpy(to, &all, to->size < sizeof all ? to->size : sizeof all);
+        mtp__abi_write(to, &t->counts, sizeof t->counts);
         return MTP_OK;
     }
     out->spans = t->span_count;
@@ -750,7 +750,6 @@ mtp_status mtp_trace_get_info(const mtp_trace *t, mtp_trace_info *to)
     out->outcome = t->outcome;
     out->chunks = t->chunks;
     out->damaged_header = t->damaged_header;
-    out->size = to->size;
-    memcpy(to, out, to->size < sizeof *out ? to->size : sizeof *out);
+    mtp__abi_write(to, out, sizeof *out);
     return MTP_OK;
 }

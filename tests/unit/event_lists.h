@@ -187,7 +187,7 @@ static inline void assert_tree(mtp_events *e)
         nested += v.parent != MTP_NO_EVENT;
         assert_true(close_to(self, v.self_cpu_time_total, false));
         for (uint32_t k = 0; k < v.kernel_count; k++) {
-            mtp_event_kernel kernel;
+            mtp_event_kernel kernel = {.size = sizeof kernel};
             assert_ok(mtp_events_kernel(e, i, k, &kernel));
             own += kernel.duration;
             if (kernel.event == MTP_NO_EVENT) /* its name is filtered out */

@@ -87,7 +87,7 @@ static int state_of(pid_t pid)
 {
     mtp_listener found[64];
     size_t count = 0;
-    assert_ok(mtp_listeners(found, COUNT(found), &count));
+    assert_ok(mtp_listeners(found, sizeof *found, COUNT(found), &count));
     for (size_t i = 0; i < count && i < COUNT(found); i++)
         if (found[i].pid == (uint64_t)pid)
             return found[i].recording ? RECORDING : IDLE;

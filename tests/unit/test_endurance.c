@@ -210,9 +210,7 @@ static void read_long(void *arg)
     CHILD_CHECK(mtp_trace_open(the_run->path, NULL, &t) == MTP_OK);
     CHILD_CHECK(mtp_averages_create(t, NULL, &rows) == MTP_OK);
     CHILD_CHECK(mtp_averages_table(rows, NULL, swallow, &bytes) == MTP_OK);
-    mtp_row total;
-    mtp_averages_total(rows, &total);
-    the_run->events = total.count;
+    the_run->events = mtp_averages_total(rows)->count;
     mtp_averages_destroy(rows);
     CHILD_CHECK(mtp_trace_export(t, the_run->json, NULL) == MTP_OK);
     mtp_trace_destroy(t);

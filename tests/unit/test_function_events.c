@@ -165,7 +165,7 @@ static void kernels_are_of_the_op_that_launched_them(void **state)
     assert_int_equal(outer.kernel_count, 0);
     assert_true(outer.device_time_total == 6 && outer.self_device_time_total == 0);
     assert_true(mm.self_device_time_total == 6);
-    mtp_event_kernel kernel;
+    mtp_event_kernel kernel = {.size = sizeof kernel};
     assert_ok(mtp_events_kernel(e, 1, 0, &kernel));
     assert_text(kernel.name, "first");
     assert_true(kernel.duration == 2);

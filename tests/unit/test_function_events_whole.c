@@ -313,7 +313,7 @@ static void what_is_not_right_is_refused(void **state)
     e = events_of(t);
     mtp_event v = {.size = sizeof v};
     size_t n, m;
-    mtp_event_kernel kernel;
+    mtp_event_kernel kernel = {.size = sizeof kernel};
     assert_int_equal(mtp_events_get(e, 1, &v), MTP_E_ARG);
     assert_says("there is no event 1");
     assert_int_equal(mtp_events_get(e, SIZE_MAX, &v), MTP_E_ARG);
@@ -322,9 +322,7 @@ static void what_is_not_right_is_refused(void **state)
     assert_int_equal(mtp_events_get(NULL, 0, &v), MTP_E_ARG);
     v.size = 8;
     assert_int_equal(mtp_events_get(e, 0, &v), MTP_E_ABI);
-    v.size = sizeof v + 64; /* a later caller */
-    assert_ok(mtp_events_get(e, 0, &v));
-    assert_int_equal(v.size, sizeof v + 64);
+    v.size = sizeof v;
     assert_int_equal(mtp_events_count(e, NULL), MTP_E_ARG);
     assert_int_equal(mtp_events_count(NULL, &n), MTP_E_ARG);
     assert_int_equal(mtp_events_child(e, 1, &n), MTP_E_ARG);

@@ -120,10 +120,11 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(mtp_trigger_process((uint64_t)getpid(), &t), MTP_E_ARG);
     t.ns = 1;
     t.size = 8;
-    assert_int_equal(mtp_trigger_process((uint64_t)getpid(), &t), MTP_E_ARG);
+    assert_int_equal(mtp_trigger_process((uint64_t)getpid(), &t), MTP_E_ABI);
     size_t count;
-    assert_int_equal(mtp_listeners(NULL, 1, &count), MTP_E_ARG);
-    assert_int_equal(mtp_listeners(NULL, 0, NULL), MTP_E_ARG);
+    assert_int_equal(mtp_listeners(NULL, 8, 0, &count), MTP_E_ABI);
+    assert_int_equal(mtp_listeners(NULL, sizeof(mtp_listener), 1, &count), MTP_E_ARG);
+    assert_int_equal(mtp_listeners(NULL, sizeof(mtp_listener), 0, NULL), MTP_E_ARG);
 }
 
 /* ------------------------------------------------------------------------------------- what a program may do */

@@ -183,7 +183,7 @@ static void each_call_that_asking_needs_may_fail(void **state)
                 assert_true(fired > 0 && strlen(mtp_last_error()) > 10);
             assert_int_equal(own_descriptors(), before);
             mtp__fault_plan(KINDS, nth, forever);
-            assert_ok(mtp_listeners(NULL, 0, &count));
+            assert_ok(mtp_listeners(NULL, sizeof(mtp_listener), 0, &count));
             mtp__fault_stop();
             assert_int_equal(own_descriptors(), before);
             for (int i = 0; i < 100 && state_of(j->pid) != IDLE; i++)

@@ -113,16 +113,14 @@ static void figures_over_the_steps_are_mean_median_and_most(void **state)
     }
     made_end(t);
     mtp_steps *s = steps_of(t);
-    mtp_step_times mean, p50, max;
-    mtp_steps_summary(s, &mean, &p50, &max);
-    assert_int_equal(mean.wall_ns, 375);
-    assert_int_equal(p50.wall_ns, 200);
-    assert_int_equal(max.wall_ns, 800);
-    assert_int_equal(mean.cpu_ns, 50);
-    assert_int_equal(max.idle_ns, 750);
-    mtp_steps_summary(s, NULL, NULL, NULL);
-    mtp_steps_summary(NULL, &mean, NULL, NULL);
-    assert_int_equal(mean.wall_ns, 0);
+    const mtp_step_times *mean = mtp_steps_summary(s, MTP_STEP_MEAN), *max = mtp_steps_summary(s, MTP_STEP_MAX);
+    assert_int_equal(mean->wall_ns, 375);
+    assert_int_equal(mtp_steps_summary(s, MTP_STEP_P50)->wall_ns, 200);
+    assert_int_equal(max->wall_ns, 800);
+    assert_int_equal(mean->cpu_ns, 50);
+    assert_int_equal(max->idle_ns, 750);
+    assert_null(mtp_steps_summary(s, (mtp_step_figure)3));
+    assert_null(mtp_steps_summary(NULL, MTP_STEP_MEAN));
     mtp_steps_destroy(s);
     mtp_trace_destroy(t);
 }

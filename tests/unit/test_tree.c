@@ -91,7 +91,7 @@ static mtp_tree_node named(const mtp_tree *tree, const char *name)
 
 static mtp_tree_tensor tensor_at(const mtp_tree *tree, size_t tensor)
 {
-    mtp_tree_tensor out;
+    mtp_tree_tensor out = {.size = sizeof out};
     assert_ok(mtp_tree_tensor_get(tree, tensor, &out));
     return out;
 }
@@ -527,7 +527,7 @@ static void wrong_arguments_are_refused(void **state)
     mtp_trace *t;
     mtp_tree *tree;
     mtp_tree_node n = {.size = sizeof n};
-    mtp_tree_tensor tensor;
+    mtp_tree_tensor tensor = {.size = sizeof tensor};
     size_t count;
     assert_ok(mtp__trace_create(&t));
     assert_ok(mtp__trace_finish(t));

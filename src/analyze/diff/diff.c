@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 
@@ -180,25 +181,25 @@ static mtp_status make(mtp_diff *d, const mtp_trace *before, const mtp_trace *af
 mtp_status mtp_diff_create(const mtp_trace *before, const mtp_trace *after, const mtp_diff_options *options,
                            mtp_diff **out)
 {
-    static const mtp_diff_options defaults = MTP_DIFF_OPTIONS_INIT;
+    mtp_diff_options known = MTP_DIFF_OPTIONS_INIT;
     if (out == NULL)
         return MTP_FAIL(MTP_E_ARG, "out is NULL");
     *out = NULL;
     if (before == NULL || after == NULL)
         return MTP_FAIL(MTP_E_ARG, "a trace is NULL");
-    options = options != NULL ? options : &defaults;
-    if (options->size < sizeof *options)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", options->size, sizeof *options);
-    if (!(options->threshold > 0) || !(options->max_drift >= 0))
+    mtp_status status = MTP__ABI_READ(&known, options, mtp_diff_options, max_drift);
+    if (status != MTP_OK)
+        return status;
+    if (!(known.threshold > 0) || !(known.max_drift >= 0))
         return MTP_FAIL(MTP_E_ARG, "threshold %g must be above 0, and max_drift %g not negative",
-                        options->threshold, options->max_drift);
+                        known.threshold, known.max_drift);
     mtp_diff *d = mtp__calloc(1, sizeof *d);
     if (d == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a diff");
-    d->options = *options;
+    d->options = known;
     d->summary = (mtp_diff_summary)MTP_DIFF_SUMMARY_INIT;
     mtp__intern_init(&d->text, 1, SIZE_MAX, NULL, NULL);
-    mtp_status status = make(d, before, after);
+    status = make(d, before, after);
     d->written = d->count;
     if (status == MTP_OK)
         *out = d;
@@ -230,10 +231,10 @@ mtp_status mtp_diff_get_summary(const mtp_diff *d, mtp_diff_summary *out)
 {
     if (d == NULL || out == NULL)
         return MTP_FAIL(MTP_E_ARG, "diff or out is NULL");
-    if (out->size < sizeof *out)
-        return MTP_FAIL(MTP_E_ABI, "summary size %zu, oldest known is %zu", out->size, sizeof *out);
-    *out = d->summary;
-    return MTP_OK;
+    mtp_status status = MTP__ABI_CHECK(out, mtp_diff_summary, fewer_calls);
+    if (status == MTP_OK)
+        mtp__abi_write(out, &d->summary, sizeof d->summary);
+    return status;
 }
 
 bool mtp_diff_slower(const mtp_diff *d, double fraction)

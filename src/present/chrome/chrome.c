@@ -5,12 +5,12 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/heap.h"
 
 #define DAY_NS 86400000000000LL
 #define PROGRESS_EVERY 65536u
-#define OPTIONS_V1 (offsetof(mtp_export_options, user) + sizeof(void *))
 
 typedef enum source_kind {
     SPANS,
@@ -363,23 +363,6 @@ static void writer_fini(mtp__chrome *w)
     mtp__free(w);
 }
 
-static mtp_status read_options(mtp_export_options *to, const mtp_export_options *from)
-{
-    *to = (mtp_export_options)MTP_EXPORT_OPTIONS_INIT;
-    if (from == NULL)
-        return MTP_OK;
-    if (from->size < OPTIONS_V1)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu, oldest known is %zu", from->size, OPTIONS_V1);
-    if (from->size > MTP__STRUCT_MAX)
-        return MTP_FAIL(MTP_E_ABI, "options size %zu is not valid: start from MTP_EXPORT_OPTIONS_INIT",
-                        from->size);
-    for (size_t i = sizeof *to; i < from->size; i++)
-        if (((const unsigned char *)from)[i] != 0)
-            return MTP_FAIL(MTP_E_ABI, "options byte %zu is newer than this library", i);
-    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    return MTP_OK;
-}
-
 mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
                             void *user)
 {
@@ -389,7 +372,8 @@ mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *op
     if (w == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a writer");
     w->t = trace;
-    mtp_status status = read_options(&w->options, options);
+    w->options = (mtp_export_options)MTP_EXPORT_OPTIONS_INIT;
+    mtp_status status = MTP__ABI_READ(&w->options, options, mtp_export_options, user);
     w->whole = w->options.whole_microseconds;
     w->plain = mtp__is_recording(trace) && !w->options.without_args;
     if (status == MTP_OK)

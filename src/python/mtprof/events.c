@@ -197,7 +197,7 @@ static PyObject *get_kernels(PyObject *self, void *unused)
     uint32_t count = ((event *)self)->e.kernel_count;
     PyObject *list = all != NULL ? PyTuple_New((Py_ssize_t)count) : NULL;
     for (uint32_t k = 0; list != NULL && k < count; k++) {
-        mtp_event_kernel kernel;
+        mtp_event_kernel kernel = {.size = sizeof kernel};
         mtp_status status = mtp_events_kernel(all, ((event *)self)->index, k, &kernel);
         if (status != MTP_OK) {
             Py_DECREF(list);

@@ -355,9 +355,7 @@ static PyObject *averages_item(PyObject *self, Py_ssize_t i)
 static PyObject *averages_total(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    mtp_row total;
-    mtp_averages_total(((averages *)self)->rows, &total);
-    return row_dict(&total);
+    return row_dict(mtp_averages_total(((averages *)self)->rows));
 }
 
 static PyObject *averages_table(PyObject *self, PyObject *args, PyObject *kwargs)

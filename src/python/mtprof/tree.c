@@ -112,7 +112,7 @@ static PyObject *tensors_of(PyObject *self, const mtp_tree_inputs *in)
 {
     PyObject *list = PyList_New((Py_ssize_t)in->count);
     for (uint32_t i = 0; list != NULL && i < in->count; i++) {
-        mtp_tree_tensor t;
+        mtp_tree_tensor t = {.size = sizeof t};
         mtp_status status = mtp_tree_tensor_get(((tree *)self)->tree, in->first + i, &t);
         PyObject *item = status != MTP_OK ? mtpn_raise(status)
                                           : Py_BuildValue("(KKLLiiI)", (unsigned long long)t.number,

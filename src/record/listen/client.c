@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/plain.h"
@@ -63,8 +64,8 @@ static bool has_ended(pid_t pid)
 /* -------------------------------------------------------------------------------------------------- listing */
 
 typedef struct listing {
-    mtp_listener *out; /* borrowed */
-    size_t room, count;
+    char *out; /* borrowed */
+    size_t size, room, count; /* size: of each, as the caller knows it */
 } listing;
 
 static void add(listing *l, const struct sockaddr_un *folder, uid_t uid, pid_t pid)
@@ -83,9 +84,11 @@ static void add(listing *l, const struct sockaddr_un *folder, uid_t uid, pid_t p
     line[0] = 0;
     if (stopped || (mtp__listen_say(&to, MTP__LISTEN_HELLO "state\n", PATIENCE_MS) &&
                     mtp__listen_hear(&to, line, sizeof line, PATIENCE_MS))) {
+        const mtp_listener found = {sizeof found, (uint64_t)pid, (uint32_t)uid,
+                                    strcmp(line, "ok recording") == 0, stopped};
+        char *at = l->out + l->count * l->size;
         if (l->count < l->room)
-            l->out[l->count] = (mtp_listener){sizeof(mtp_listener), (uint64_t)pid, (uint32_t)uid,
-                                              strcmp(line, "ok recording") == 0, stopped};
+            mtp__abi_write(memcpy(at, &l->size, sizeof l->size), &found, sizeof found);
         l->count++;
     }
     mtp__own_close(&to);
@@ -134,11 +137,14 @@ static void list_users(listing *l, const char *parent, const char *prefix)
         closedir(d);
 }
 
-mtp_status mtp_listeners(mtp_listener *out, size_t room, size_t *count)
+mtp_status mtp_listeners(mtp_listener *out, size_t size, size_t room, size_t *count)
 {
     if (count == NULL || (out == NULL && room > 0))
         return MTP_FAIL(MTP_E_ARG, "listeners: out or count is NULL");
-    listing l = {out, room, 0};
+    mtp_status status = mtp__abi_check(&size, MTP__ABI_UNTIL(mtp_listener, stopped), "mtp_listener");
+    if (status != MTP_OK)
+        return status;
+    listing l = {(char *)out, size, room, 0};
     list_user(&l, geteuid());
     if (geteuid() == 0) {
         list_users(&l, "/run/user", "");
@@ -246,11 +252,15 @@ static mtp_status ask(pid_t pid, uid_t uid, const char *request, const mtp_trigg
     return status;
 }
 
-mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
+mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *given)
 {
     char path[64], request[MTP__LISTEN_LINE];
     struct stat st;
-    if (t == NULL || t->size < sizeof *t || t->spool == NULL || t->ns == 0)
+    mtp_trigger known = MTP_TRIGGER_INIT, *t = &known;
+    mtp_status status = MTP__ABI_READ(&known, given, mtp_trigger, user);
+    if (status != MTP_OK)
+        return status;
+    if (t->spool == NULL || t->ns == 0)
         return MTP_FAIL(MTP_E_ARG, "trigger: start from MTP_TRIGGER_INIT, and set spool");
     if (t->spool[0] != '/' || strchr(t->spool, '\n') != NULL || strlen(t->spool) > PATH_MAX)
         return MTP_FAIL(MTP_E_ARG, "trigger: '%s' must be an absolute path, of one line", t->spool);
@@ -264,7 +274,7 @@ mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *t)
     snprintf(request, sizeof request, MTP__LISTEN_HELLO "record ns=%llu budget=%llu%s%s%s path=%s\n",
              (unsigned long long)t->ns, (unsigned long long)t->budget, t->shapes ? " shapes" : "",
              t->memory ? " memory" : "", t->stacks ? " stacks" : "", t->spool);
-    mtp_status status = MTP_E_BUSY;
+    status = MTP_E_BUSY;
     for (int i = 0; i < TRIES && status == MTP_E_BUSY; i++) {
         const struct timespec moment = {0, i == 0 ? 0 : TRY_NS};
         nanosleep(&moment, NULL);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/file_out.h"
 #include "base/os.h"
@@ -307,13 +308,14 @@ mtp_status mtp_recover(const char *path, const char *to, mtp_recovered *out)
     mtp_recovered found = MTP_RECOVERED_INIT;
     if (path == NULL || to == NULL)
         return MTP_FAIL(MTP_E_ARG, "path or to is NULL");
-    if (out != NULL && out->size < sizeof found)
-        return MTP_FAIL(MTP_E_ABI, "recovered size %zu, oldest known is %zu", out->size, sizeof found);
+    mtp_status status = out != NULL ? MTP__ABI_CHECK(out, mtp_recovered, was_stopped) : MTP_OK;
+    if (status != MTP_OK)
+        return status;
     recovery r = {.spool = {.fd = -1}};
-    mtp_status status = recover(&r, path, to, &found);
+    status = recover(&r, path, to, &found);
     mtp__spool_close(&r.spool);
     mtp__free(r.piece);
     if (out != NULL)
-        *out = found;
+        mtp__abi_write(out, &found, sizeof found);
     return status;
 }
