@@ -43,7 +43,5 @@ void mtp__abi_write(void *out, const void *made, size_t size)
 {
     size_t room = size_of(out);
     memcpy(out, made, room < size ? room : size);
-    if (room > size)
-        memset((char *)out + size, 0, room - size);
     memcpy(out, &room, sizeof room);
 }

@@ -16,7 +16,7 @@ mtp_status mtp__abi_read(void *to, size_t size, const void *from, size_t oldest,
     mtp__abi_read((to), sizeof(type), (from), MTP__ABI_UNTIL(type, last), #type)
 
 /* What a caller receives. First: is its size possible? Then *made is copied as far as the caller knows it; what it knows
- * more is zero. Its size stays. */
+ * more, and its size, stay as they were. */
 mtp_status mtp__abi_check(const void *out, size_t oldest, const char *name);
 #define MTP__ABI_CHECK(out, type, last) mtp__abi_check((out), MTP__ABI_UNTIL(type, last), #type)
 void mtp__abi_write(void *out, const void *made, size_t size);

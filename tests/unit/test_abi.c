@@ -211,7 +211,7 @@ static void take(const struct received *r, size_t size, caller *c)
     c->size = size;
     assert_int_equal(r->take(c), MTP_OK);
     assert_int_equal(c->size, size);
-    for (size_t k = size; k < sizeof *c; k++) /* nothing is written behind it */
+    for (size_t k = size < r->size ? size : r->size; k < sizeof *c; k++) /* nothing is written behind it */
         assert_int_equal(c->bytes[k], CANARY);
 }
 
@@ -220,7 +220,6 @@ static void what_a_caller_receives_may_be_shorter_or_longer(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(received); i++) {
         const struct received *r = &received[i];
-        bool is_array = strcmp(r->name, "mtp_columns") == 0; /* not all of it is written */
         caller whole, shorter, longer;
         print_message("# %s\n", r->name);
         take(r, r->size, &whole);
@@ -228,8 +227,6 @@ static void what_a_caller_receives_may_be_shorter_or_longer(void **state)
         take(r, r->size + 96, &longer);
         assert_memory_equal(whole.bytes + 8, shorter.bytes + 8, r->oldest - 8);
         assert_memory_equal(whole.bytes + 8, longer.bytes + 8, r->oldest - 8);
-        for (size_t k = r->size; k < r->size + 96 && !is_array; k++)
-            assert_int_equal(longer.bytes[k], 0);
         whole.size = 8;
         assert_int_equal(r->take(&whole), MTP_E_ABI);
         assert_says(r->name);

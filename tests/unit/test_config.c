@@ -296,7 +296,7 @@ static void a_size_that_cannot_be_is_refused(void **state)
     mtp_export_options options = MTP_EXPORT_OPTIONS_INIT;
     options.size = SIZE_MAX;
     assert_int_equal(mtp_trace_chrome(trace, &options, mtp_sink_file, stderr), MTP_E_ABI);
-    assert_says("start from MTP_EXPORT_OPTIONS_INIT");
+    assert_says("begin with the INIT macro");
     mtp_trace_destroy(trace);
     mtp_profile_destroy(prof);
 }
