@@ -9,6 +9,13 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+/* In a wheel, the command is in mtprof/bin, and its libraries are in mtprof/lib; mindtorch_v2 is another wheel. */
+#ifdef CLI_WHEEL
+#define IN_WHEEL true
+#else
+#define IN_WHEEL false
+#endif
+
 /* The path of this command, also where /proc is not mounted. */
 static bool find_own(char own[PATH_MAX])
 {
@@ -45,7 +52,8 @@ bool cli_find_python(char folder[PATH_MAX])
 {
     static const char name[] = "__init__.py";
     if (!cli_find("python/mtprof", "mtprof/python/mtprof", name, folder) &&
-        !cli_find("../src/mtprof", "mtprof/python/mtprof", name, folder))
+        !cli_find("../src/mtprof", "mtprof/python/mtprof", name, folder) &&
+        !(IN_WHEEL && cli_find("../../mtprof", "", name, folder)))
         return false;
     folder[strlen(folder) - sizeof name - strlen("/mtprof")] = 0;
     return true;
@@ -107,8 +115,30 @@ static void about_collectors(void)
     RUN_COLLECTOR_LIST(X)
 #undef X
     printf("\n");
-    if (has_python)
+    if (has_python && IN_WHEEL)
+        printf("  import mtprof     %s/mtprof\n", folder);
+    else if (has_python)
         printf("  import mtprof     PYTHONPATH=%s\n", folder);
+}
+
+/* For programs in C and C++ that use an installed mtprof. */
+static void about_headers(void)
+{
+    static const char name[] = "/mtprof.pc";
+    char path[PATH_MAX];
+    if (!cli_find("meson-private/none", "pkgconfig", name + 1, path))
+        return;
+    path[strlen(path) - strlen(name)] = 0;
+    printf("  #include          cc PROGRAM.c $(PKG_CONFIG_PATH=%s pkg-config --cflags --libs mtprof)\n",
+           path);
+}
+
+/* Where the device plug-in is, if anywhere. */
+static bool find_plugin(char path[PATH_MAX])
+{
+    static const char name[] = "libmindtorch_opencl.so";
+    return cli_find("src/runtime", "", name, path) ||
+           (IN_WHEEL && cli_find("../../mindtorch_v2/lib", "", name, path));
 }
 
 void cli_about_devices(void)
@@ -117,12 +147,14 @@ void cli_about_devices(void)
     const char *given = getenv("MINDTORCH_DEVICE_PLUGIN");
     if (given != NULL && *given != 0)
         about_plugin(given);
-    else if (cli_find("src/runtime", "", "libmindtorch_opencl.so", path))
+    else if (find_plugin(path))
         about_plugin(path);
     else
-        printf(
-            "  npu               not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)\n");
+        printf("  npu               %s\n",
+               IN_WHEEL ? "none: devices come with mindtorch_v2 (pip install mindtorch_v2)"
+                        : "not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)");
     about_collectors();
+    about_headers();
     static const struct {
         const char *in_build, *name, *what, *variable;
     } collectors[] = {

@@ -185,7 +185,8 @@ static shared find_shared(const mtp_diff *d, vote *votes, bool low)
     double beyond = s.rows > 0 && sigma * sigma > scatter ? sigma * sigma - scatter : 0;
     s.noise =
         sqrt((s.rows * beyond + NOISE_PRIOR_ROWS * NOISE_PRIOR * NOISE_PRIOR) / (s.rows + NOISE_PRIOR_ROWS));
-    s.error = s.known ? hypot(1.25 * s.noise * sqrt(squares) / weight, alike) : 0;
+    double noise = 1.25 * s.noise * sqrt(squares) / weight;
+    s.error = s.known ? sqrt(noise * noise + alike * alike) : 0; /* hypot() would need glibc 2.35 */
     return s;
 }
 

@@ -207,7 +207,8 @@ def _native(folder):
         _without_functions(_too_old())
         return None
     if not any(os.path.exists(os.path.join(home, "_native" + suffix)) for suffix in extension_suffixes()):
-        _without_functions("mtprof is not built for this Python %d.%d: make build PYTHON=%s" % (sys.version_info[:2] + (sys.executable,)))
+        how = "install mtprof for it, too, and use that one: %s -m pip" if os.path.exists(os.path.join(home, "bin", "mtprof")) else "make build PYTHON=%s"
+        _without_functions("mtprof is not built for this Python %d.%d: " % sys.version_info[:2] + how % sys.executable)
         return None
     sys.meta_path.append(_Package(home))
     from mtprof import _native as native

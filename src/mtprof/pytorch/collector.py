@@ -50,7 +50,7 @@ def _say(text):
 def _sources():
     """The folder of src/collect, and the one of mtprof.h."""
     for folder in _SOURCE_FOLDERS:
-        for include in (os.path.join(folder, "..", "include"), os.path.join(folder, "include")):
+        for include in (os.path.join(folder, "..", "include"), os.path.join(folder, "include"), os.path.join(_HERE, "..", "include")):
             if all(os.path.exists(os.path.join(folder, "collect", "torch", name)) for name in _SOURCES + _HEADERS) and \
                     all(os.path.exists(os.path.join(include, name)) for name in _PUBLIC):
                 return os.path.realpath(folder), os.path.realpath(include)

@@ -155,7 +155,7 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
     text t = {out, room};
     put_file(&t, code->co_filename);
     put_bytes(&t, ":", 1);
-    put_number(&t, PyCode_Addr2Line(code, at * (int)sizeof(_Py_CODEUNIT)));
+    put_number(&t, PyCode_Addr2Line(code, at * MTPN_CODE_UNIT));
     put_bytes(&t, ":", 1);
     put_str(&t, code->co_name);
     PyErr_Restore(type, value, trace);

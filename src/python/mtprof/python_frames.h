@@ -6,7 +6,11 @@
 #define PYTHON_MTPROF_PYTHON_FRAMES_H
 #include "python/mtprof/native.h"
 
-#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000 && !defined(MTPN_PUBLIC_FRAMES)
+enum {
+    MTPN_CODE_UNIT = 2 /* bytes of an instruction: sizeof(_Py_CODEUNIT), which is no longer public */
+};
+
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000 && !defined(MTPN_LIKE_STABLE_ABI)
 #define MTPN_INTERNAL_FRAMES 1
 #define Py_BUILD_CORE 1
 #pragma GCC diagnostic push
@@ -85,7 +89,7 @@ static inline PyObject *mtpn_first_argument(mtpn_frame *frame)
 #if PY_VERSION_HEX < 0x030b0000
 static inline int PyFrame_GetLasti(PyFrameObject *frame) /* in bytes, as Python 3.11's */
 {
-    return frame->f_lasti * (int)sizeof(_Py_CODEUNIT);
+    return frame->f_lasti * MTPN_CODE_UNIT;
 }
 #endif
 
@@ -110,7 +114,7 @@ static inline PyCodeObject *mtpn_walk_next(mtpn_walk *w, int *instruction)
         return NULL;
     PyCodeObject *code = PyFrame_GetCode(w->frame);
     PyFrameObject *back = PyFrame_GetBack(w->frame);
-    *instruction = PyFrame_GetLasti(w->frame) / (int)sizeof(_Py_CODEUNIT);
+    *instruction = PyFrame_GetLasti(w->frame) / MTPN_CODE_UNIT;
     Py_DECREF(w->frame);
     w->frame = back;
     Py_DECREF(code); /* the frame is still running and holds it */

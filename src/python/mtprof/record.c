@@ -80,7 +80,11 @@ static int push(record *r)
 static entry entry_of(mtp_token token)
 {
     const PyThreadState *thread = PyThreadState_Get();
+#ifdef MTPN_LIKE_STABLE_ABI /* nor a way to see the context */
+    return (entry){token, thread, NULL};
+#else
     return (entry){token, thread, thread->context};
+#endif
 }
 
 static PyObject *record_enter(PyObject *self, PyObject *unused)
@@ -400,6 +404,10 @@ int mtpn_record_init(PyObject *module)
     scoped_type = (PyTypeObject *)PyType_FromSpec(&scoped_spec);
     if (record_type == NULL || scoped_type == NULL)
         return -1;
+#ifdef MTPN_LIKE_STABLE_ABI /* bench/bench_stable_abi.py: it has no tp_vectorcall */
+    (void)record_vectorcall;
+#else
     record_type->tp_vectorcall = record_vectorcall;
+#endif
     return PyModule_AddObjectRef(module, "record_function", (PyObject *)record_type);
 }

@@ -1,0 +1,52 @@
+"""PEP 517: meson-python, and what it leaves to us: the interpreter to build for, the command in editable installs, and the wheel of
+mindtorch_v2 (packaging/mindtorch_v2/backend.py)."""
+import os
+import pathlib
+import sys
+import tempfile
+
+import mesonpy
+import wheel_files
+
+get_requires_for_build_sdist = mesonpy.get_requires_for_build_sdist
+get_requires_for_build_wheel = mesonpy.get_requires_for_build_wheel
+get_requires_for_build_editable = mesonpy.get_requires_for_build_editable
+build_sdist = mesonpy.build_sdist
+# Debian's Pythons name their packages' folder dist-packages, which meson would take over; only wheels' own paths matter here.
+os.environ.setdefault("DEB_PYTHON_INSTALL_LAYOUT", "deb")
+
+
+def _settings(given, *more, **defaults):
+    """The user's settings, and ours before them."""
+    settings = {**defaults, **(given or {})}
+    args = settings.get("setup-args", [])
+    settings["setup-args"] = [f"-Dpython_path={sys.executable}", *more, *([args] if isinstance(args, str) else args)]
+    return settings
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return mesonpy.build_wheel(wheel_directory, _settings(config_settings), metadata_directory)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """meson-python's, which has no scripts: with the command, which is run in the build folder."""
+    settings = _settings(config_settings)
+    if not settings.keys() & {"build-dir", "builddir"}:
+        settings["build-dir"] = f"build-{sys.implementation.cache_tag}"
+    build = pathlib.Path(settings.get("build-dir") or settings["builddir"]).absolute()
+    name = mesonpy.build_editable(wheel_directory, settings, metadata_directory)
+    wheel = wheel_files.read(pathlib.Path(wheel_directory) / name)
+    quoted = str(build / "mtprof").replace("'", "'\\''")
+    wheel.add(f"{wheel.stem}.data/scripts/mtprof", f"#!/bin/sh\nexec '{quoted}' \"$@\"\n".encode(), executable=True)
+    return wheel.write(wheel_directory).name
+
+
+def build_runtime_wheel(wheel_directory, folder, config_settings=None):
+    """The same build with the tensor runtime; of its files, those of mindtorch_v2."""
+    with tempfile.TemporaryDirectory() as temporary:
+        name = mesonpy.build_wheel(temporary, _settings(config_settings, "-Druntime=enabled"))
+        wheel = wheel_files.read(pathlib.Path(temporary) / name)
+    wheel.keep(lambda path: path.startswith("mindtorch_v2/"))
+    wheel.files.pop(f"{wheel.info}/licenses/packaging/LICENSES-bundled")  # zlib and zstd are libmtprof's
+    wheel.rename((folder / "pyproject.toml").read_text(), [f"mtprof == {wheel.version}", "numpy"])
+    return wheel.write(wheel_directory).name
