@@ -55,12 +55,12 @@ mtp_status mtp_events_kernel(mtp_events *e, size_t index, size_t kernel, mtp_eve
     uint32_t span = list[kernel], event = ((const uint32_t *)w->row.p)[span];
     const mtp__track *track = &t->tracks[mtp__trace_track_of(t, span)];
     mtp_event_kernel made = {.name = mtp__events_key(e, t->name[span]),
-                              .device = track->pid,
-                              .stream = track->tid,
-                              .duration = w->exact ? mtp__microseconds(t->end[span], w->zero_ns) -
-                                                         mtp__microseconds(t->start[span], w->zero_ns)
-                                                   : (double)mtp__duration(t, span) / 1000,
-                              .event = event != 0 ? event - 1u : MTP_NO_EVENT};
+                             .device = track->pid,
+                             .stream = track->tid,
+                             .duration = w->exact ? mtp__microseconds(t->end[span], w->zero_ns) -
+                                                        mtp__microseconds(t->start[span], w->zero_ns)
+                                                  : (double)mtp__duration(t, span) / 1000,
+                             .event = event != 0 ? event - 1u : MTP_NO_EVENT};
     mtp__abi_write(out, &made, sizeof made);
     return MTP_OK;
 }

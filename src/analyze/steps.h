@@ -20,11 +20,11 @@ struct mtp_steps {
     mtp_step_row *rows;      /* owned: sorted by start */
     uint32_t count, written; /* written: in JSON and CSV */
     bool whole_trace;
-    int64_t first_ns;       /* of the trace */
-    int64_t pid;            /* the process whose steps these are */
-    bool is_one_of_several; /* other processes have steps, too */
+    int64_t first_ns;                         /* of the trace */
+    int64_t pid;                              /* the process whose steps these are */
+    bool is_one_of_several;                   /* other processes have steps, too */
     mtp_step_times summary[MTP_STEP_MAX + 1]; /* by mtp_step_figure */
-    mtp__gap_list gaps[2]; /* of CPU and device together, of the device */
+    mtp__gap_list gaps[2];                    /* of CPU and device together, of the device */
 };
 
 /* What steps.c knows about a trace, for the other parts. */

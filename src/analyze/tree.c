@@ -406,15 +406,16 @@ mtp_status mtp_tree_get(const mtp_tree *tree, size_t node, mtp_tree_node *to)
         return MTP_FAIL(MTP_E_ARG, "there is no node %zu: there are %u", node, tree->count);
     static const mtp_text none = {"", 0};
     mtp_tree_node made = {.size = sizeof made,
-                           .sequence = -1,
-                           .frame = none,
-                           .caller = none,
-                           .inputs = {.dims = none, .strides = none, .types = none, .concrete = none},
-                           .total_allocated = -1,
-                           .total_reserved = -1,
-                           .id = -1,
-                           .allocation_id = -1,
-                           .device_index = -1}, *out = &made;
+                          .sequence = -1,
+                          .frame = none,
+                          .caller = none,
+                          .inputs = {.dims = none, .strides = none, .types = none, .concrete = none},
+                          .total_allocated = -1,
+                          .total_reserved = -1,
+                          .id = -1,
+                          .allocation_id = -1,
+                          .device_index = -1},
+                  *out = &made;
     if (tree->item[node] < tree->t->span_count)
         fill_span(tree, tree->item[node], out);
     else
@@ -437,12 +438,12 @@ mtp_status mtp_tree_tensor_get(const mtp_tree *tree, size_t tensor, mtp_tree_ten
     const mtp__tensor *is = &tree->t->tensors[tensor];
     bool on_device = MTP_DEVICE_TYPE(is->device) != 0;
     mtp_tree_tensor made = {.number = is->number,
-                             .storage = is->storage,
-                             .id = (int64_t)tree->id[tensor] - 1,
-                             .allocation_id = is->number != 0 ? (int64_t)tree->allocation[tensor] : -1,
-                             .device_type = on_device ? MTP__DEVICE_NPU : MTP__DEVICE_CPU,
-                             .device_index = on_device ? (int32_t)MTP_DEVICE_INDEX(is->device) : -1,
-                             .dtype = is->dtype};
+                            .storage = is->storage,
+                            .id = (int64_t)tree->id[tensor] - 1,
+                            .allocation_id = is->number != 0 ? (int64_t)tree->allocation[tensor] : -1,
+                            .device_type = on_device ? MTP__DEVICE_NPU : MTP__DEVICE_CPU,
+                            .device_index = on_device ? (int32_t)MTP_DEVICE_INDEX(is->device) : -1,
+                            .dtype = is->dtype};
     mtp__abi_write(out, &made, sizeof made);
     return MTP_OK;
 }

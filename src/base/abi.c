@@ -17,9 +17,10 @@ mtp_status mtp__abi_check(const void *out, size_t oldest, const char *name)
 {
     size_t size = size_of(out);
     if (size < oldest || size > SIZE_MOST)
-        return MTP_FAIL(MTP_E_ABI,
-                        "%s.size is %zu, which it never was: begin with the INIT macro, or set it to sizeof(%s)",
-                        name, size, name);
+        return MTP_FAIL(
+            MTP_E_ABI,
+            "%s.size is %zu, which it never was: begin with the INIT macro, or set it to sizeof(%s)", name,
+            size, name);
     return MTP_OK;
 }
 
@@ -33,7 +34,9 @@ mtp_status mtp__abi_read(void *to, size_t size, const void *from, size_t oldest,
     size_t given = size_of(from);
     for (size_t i = size; i < given; i++)
         if (((const unsigned char *)from)[i] != 0)
-            return MTP_FAIL(MTP_E_ABI, "%s: the program uses a member (at byte %zu) that this libmtprof, %s, does not know: update it",
+            return MTP_FAIL(MTP_E_ABI,
+                            "%s: the program uses a member (at byte %zu) that this libmtprof, %s, does not "
+                            "know: update it",
                             name, i, mtp_version());
     memcpy(to, from, given < size ? given : size);
     return MTP_OK;

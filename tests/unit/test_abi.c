@@ -104,7 +104,9 @@ static mtp_status give_trigger(const caller *c) /* MTP_E_ARG: read, and there is
 }
 
 #define FILLED(type, last, call, ...)                                                                        \
-    {#type, sizeof(type), MTP__ABI_UNTIL(type, last), call, &(const type)__VA_ARGS__}
+    {                                                                                                        \
+#type, sizeof(type), MTP__ABI_UNTIL(type, last), call, &(const type)__VA_ARGS__                      \
+    }
 static const struct filled {
     const char *name;
     size_t size, oldest;
@@ -190,7 +192,10 @@ static mtp_status take_columns(caller *c)
     return mtp_trace_columns(trace, (mtp_columns *)c);
 }
 
-#define RECEIVED(type, last, call) {#type, sizeof(type), MTP__ABI_UNTIL(type, last), call}
+#define RECEIVED(type, last, call)                                                                           \
+    {                                                                                                        \
+#type, sizeof(type), MTP__ABI_UNTIL(type, last), call                                                \
+    }
 static const struct received {
     const char *name;
     size_t size, oldest;

@@ -589,7 +589,8 @@ static void work_belongs_to_the_innermost_op_around_its_launch(void **state)
     assert_string_equal(launcher_name(t, stream), "aten::addmm");
     mtp_averages *rows;
     assert_ok(mtp_averages_create(t, NULL, &rows));
-    assert_true(mtp_averages_total(rows)->self_device_time_total == 0.05 * 2); /* us: the kernel's row, and addmm's */
+    assert_true(mtp_averages_total(rows)->self_device_time_total ==
+                0.05 * 2); /* us: the kernel's row, and addmm's */
     mtp_averages_destroy(rows);
     mtp_trace_destroy(t);
 }

@@ -113,7 +113,8 @@ static void figures_over_the_steps_are_mean_median_and_most(void **state)
     }
     made_end(t);
     mtp_steps *s = steps_of(t);
-    const mtp_step_times *mean = mtp_steps_summary(s, MTP_STEP_MEAN), *max = mtp_steps_summary(s, MTP_STEP_MAX);
+    const mtp_step_times *mean = mtp_steps_summary(s, MTP_STEP_MEAN),
+                         *max = mtp_steps_summary(s, MTP_STEP_MAX);
     assert_int_equal(mean->wall_ns, 375);
     assert_int_equal(mtp_steps_summary(s, MTP_STEP_P50)->wall_ns, 200);
     assert_int_equal(max->wall_ns, 800);

@@ -64,7 +64,7 @@ static bool has_ended(pid_t pid)
 /* -------------------------------------------------------------------------------------------------- listing */
 
 typedef struct listing {
-    char *out; /* borrowed */
+    char *out;                /* borrowed */
     size_t size, room, count; /* size: of each, as the caller knows it */
 } listing;
 

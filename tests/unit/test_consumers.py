@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Unit: programs and projects that use an installed libmtprof: by CMake, meson, make; from C99, C11, C++17 and C++20; with gcc and
+clang; with the shared and the static library; and what the libraries export.
+
+usage: tests/unit/test_consumers.py BUILD MESON     speaks TAP; what is not installed (CMake, clang, a C++ compiler) is skipped
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+results = []
+PROGRAM = """
+#include <mtprof.h>
+#include <stdio.h>
+
+int main(void)
+{
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    mtp_profile *prof;
+    mtp_token token;
+    mtp_ledger ledger = MTP_LEDGER_INIT;
+    if (mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK) {
+        fprintf(stderr, "%s\\n", mtp_last_error());
+        return 1;
+    }
+    token = mtp_scope_begin(MTP_NAME("scope"));
+    mtp_scope_end(token);
+    mtp_profile_stop(prof);
+    mtp_profile_ledger(prof, &ledger);
+    mtp_profile_destroy(prof);
+    printf("%s %d\\n", mtp_version(), ledger.kept >= 2);
+    return 0;
+}
+"""
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(user {language})
+find_package(mtprof 0.1 REQUIRED{parts})
+add_executable(user program.{suffix})
+target_link_libraries(user PRIVATE {target})
+"""
+MESON = """
+project('user', 'c', default_options: ['c_std=c11'])
+executable('user', 'program.c', dependencies: dependency('mtprof'{how}))
+"""
+MAKEFILE = """
+user: program.c
+\t$(CC) $(CFLAGS) $< -o $@ $$(pkg-config --cflags --libs mtprof) -Wl,-rpath,$$(pkg-config --variable=libdir mtprof)
+"""
+DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++17"), ("cpp", "c++20")]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def check(name, good, more=""):
+    results.append(bool(good))
+    print(f"{'ok' if good else 'not ok'} {len(results)} - {name}", flush=True)
+    if not good:
+        print("# " + str(more).replace("\n", "\n# ")[-4000:])
+
+
+def skip(name, why):
+    results.append(True)
+    print(f"ok {len(results)} - {name} # SKIP {why}", flush=True)
+
+
+def run(*command, cwd, **env):
+    kept = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR", "CFLAGS", "LDFLAGS")}
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env={**kept, "LC_ALL": "C", **env}, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def fresh(root, name, **files):
+    folder = root / name
+    folder.mkdir()
+    for file, text in files.items():
+        (folder / file.replace("__", ".")).write_text(text)
+    return folder
+
+
+def works(program, folder, **env):
+    code, out = run(program, cwd=folder, **env)
+    return code == 0 and re.fullmatch(r"\d+\.\d+\.\d+ 1\n", out) is not None, out
+
+
+def check_cmake(root, prefix, mindtorch):
+    if not shutil.which("cmake"):
+        return skip("cmake_finds_it", "CMake is not installed")
+    kinds = [("C", "c", "mtprof::mtprof", ""), ("C", "c", "mtprof::static", "")]
+    kinds += [("CXX", "cpp", "mtprof::mtprof", "")] if shutil.which("c++") else []
+    kinds += [("C", "c", "mtprof::mindtorch", " COMPONENTS mindtorch")] if mindtorch else []
+    for number, (language, suffix, target, parts) in enumerate(kinds):
+        folder = fresh(root, f"cmake{number}", CMakeLists__txt=CMAKE.format(language=language, suffix=suffix, target=target, parts=parts),
+                       **{f"program__{suffix}": PROGRAM})
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+        if code == 0:
+            code, out = run("cmake", "--build", "b", cwd=folder)
+        good, said = works("b/user", folder) if code == 0 else (False, out)
+        check(f"cmake_{language}_with_{target}", good, said)
+        if target == "mtprof::static" and code == 0:
+            check("and_that_needs_no_shared_one", "libmtprof" not in run("readelf", "-d", "b/user", cwd=folder)[1])
+    for version, name in ("0.2", "a_newer_version"), ("1", "another_major_version"):
+        folder = fresh(root, f"cmake-{version}", CMakeLists__txt=CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(
+            "mtprof 0.1", f"mtprof {version}"), program__c=PROGRAM)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+        check(f"{name}_is_not_found", code != 0 and "requested version" in out, out)
+    if not mindtorch:
+        folder = fresh(root, "cmake-part", CMakeLists__txt=CMAKE.format(language="C", suffix="c", target="x", parts=" COMPONENTS mindtorch"),
+                       program__c=PROGRAM)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+        check("a_part_that_is_not_installed_is_named", code != 0 and "without its part 'mindtorch'" in " ".join(out.split()), out)
+
+
+def check_meson(root, meson, pkgconfig, lib):
+    folder = fresh(root, "meson", meson__build=MESON.format(how=""), program__c=PROGRAM)
+    code, out = run(*meson, "setup", "b", cwd=folder, PKG_CONFIG_PATH=str(pkgconfig))
+    if code == 0:
+        code, out = run(*meson, "compile", "-C", "b", cwd=folder)
+    good, said = works("b/user", folder, LD_LIBRARY_PATH=str(lib)) if code == 0 else (False, out)
+    check("meson_finds_it", good, said)
+    folder = fresh(root, "wrap", meson__build=MESON.format(how=", fallback: ['mtprof', 'mtprof_dep']"), program__c=PROGRAM)
+    (folder / "subprojects").mkdir()
+    (folder / "subprojects/mtprof").symlink_to(SOURCE)
+    code, out = run(*meson, "setup", "b", "--force-fallback-for=mtprof", "-Dmtprof:runtime=disabled", cwd=folder)
+    if code == 0:
+        code, out = run(*meson, "compile", "-C", "b", "user", cwd=folder)
+    good, said = works("b/user", folder) if code == 0 else (False, out)
+    check("meson_builds_it_as_a_subproject", good, said)
+
+
+def check_compilers(root, pkgconfig):
+    folder = fresh(root, "make", Makefile=MAKEFILE, program__c=PROGRAM)
+    code, out = run("make", cwd=folder, PKG_CONFIG_PATH=str(pkgconfig))
+    good, said = works("./user", folder) if code == 0 else (False, out)
+    check("make_with_pkg_config", good, said)
+    for c, cpp in ("gcc", "g++"), ("clang", "clang++"):
+        for suffix, dialect in DIALECTS:
+            compiler, name = c if suffix == "c" else cpp, f"{c}_{dialect}_pedantic".replace("+", "p")
+            if not shutil.which(compiler):
+                skip(name, f"{compiler} is not installed")
+                continue
+            folder = fresh(root, name, **{f"program__{suffix}": PROGRAM})
+            flags = run("pkg-config", "--cflags", "--libs", "mtprof", cwd=folder, PKG_CONFIG_PATH=str(pkgconfig))[1].split()
+            code, out = run(compiler, f"-std={dialect}", *WARNINGS, f"program.{suffix}", "-o", "user", *flags,
+                            f"-Wl,-rpath,{pkgconfig.parent}", cwd=folder)
+            good, said = works("./user", folder) if code == 0 else (False, out)
+            check(name, good, said)
+    folder = fresh(root, "static", program__c=PROGRAM)
+    flags = run("pkg-config", "--static", "--cflags", "--libs", "mtprof", cwd=folder, PKG_CONFIG_PATH=str(pkgconfig))[1].split()
+    flags = [str(pkgconfig.parent / "libmtprof.a") if flag == "-lmtprof" else flag for flag in flags]
+    code, out = run("cc", "program.c", "-o", "user", *flags, cwd=folder)
+    good, said = works("./user", folder) if code == 0 else (False, out)
+    check("pkg_config_static", good, said)
+    folder = fresh(root, "disabled", program__c="#include <mtprof.h>\nint main(void)\n{\n    MTP_SCOPE(\"x\") {\n    }\n    return 0;\n}\n")
+    flags = run("pkg-config", "--cflags", "mtprof", cwd=folder, PKG_CONFIG_PATH=str(pkgconfig))[1].split()
+    code, out = run("cc", "-DMTP_DISABLE", "-std=c11", *WARNINGS, "program.c", "-o", "user", *flags, cwd=folder)
+    check("disabled_calls_need_the_headers_only", code == 0 and run("./user", cwd=folder)[0] == 0, out)
+
+
+def check_exports(lib):
+    for name, prefix in ("libmtprof.so", "mtp_"), ("libmindtorch.so", "mt_"):
+        if not (lib / name).exists():
+            continue
+        code, out = run("nm", "-D", "--defined-only", "--with-symbol-versions", lib / name, cwd=lib)
+        names = [line.split()[-1] for line in out.splitlines()]
+        version = name[3:-3].upper() + "_0.1"
+        strange = [n for n in names if n != f"{version}@@{version}" and n != version and not re.fullmatch(rf"{prefix}\w+@@{version}", n)]
+        check(f"{name}_exports_only_{prefix}_names_with_a_version", code == 0 and len(names) > 100 and strange == [], strange or out)
+
+
+def check_frozen(root, lib):
+    """A program that was compiled with the headers of 0.1."""
+    folder = fresh(root, "frozen")
+    code, out = run("cc", "-std=c11", *WARNINGS, f"-I{SOURCE}/tests/abi/0.1", SOURCE / "tests/abi/program.c", "-o", "user", f"-L{lib}", "-lmtprof",
+                    f"-Wl,-rpath,{lib}", cwd=folder)
+    if code == 0:
+        code, out = run("./user", cwd=folder)
+    check("a_program_of_version_0.1_runs", code == 0 and out.endswith("all is well\n"), out)
+
+
+def main(build, meson):
+    meson = meson.split()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = pathlib.Path(temporary).resolve()
+        code, out = run(*meson, "install", "-C", build, "--no-rebuild", "--destdir", root / "to", "--quiet", cwd=root)
+        check("it_installs", code == 0, out)
+        library = next((root / "to").rglob("libmtprof.so"))
+        command = next((root / "to").rglob("bin/mtprof"))
+        lib, prefix = library.parent, command.parent.parent
+        moved = root / "moved"
+        prefix.rename(moved)  # CMake's files must not mind; pkg-config's name the prefix
+        lib = moved / lib.relative_to(prefix)
+        for file in (lib / "pkgconfig").glob("*.pc"):
+            file.write_text(re.sub("^prefix=.*", f"prefix={moved}", file.read_text(), flags=re.M))
+        check_exports(lib)
+        check_frozen(root, lib)
+        check_cmake(root, moved, (lib / "libmindtorch.so").exists())
+        check_meson(root, meson, lib / "pkgconfig", lib)
+        check_compilers(root, lib / "pkgconfig")
+    print(f"1..{len(results)}")
+    return not all(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
