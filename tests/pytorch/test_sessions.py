@@ -5,12 +5,14 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+import mtprof  # noqa: E402
 import mtprof.pytorch as profiler  # noqa: E402
 from compare import silence  # noqa: E402
 
@@ -293,3 +295,14 @@ def test_the_modules_of_torch_profiler_know_our_events(capsys):
     assert MemoryProfile(prof.profiler.kineto_results).timeline
     assert profiler._pattern_matcher.report_all_anti_patterns is report_all_anti_patterns
     assert profiler._utils.BasicEvaluation is BasicEvaluation and profiler._memory_profiler.MemoryProfile is MemoryProfile
+
+
+def test_that_kernels_are_missing_is_said_once_whatever_was_profiled_before():
+    framework, said = type(profiler._FRAMEWORK)(), []
+    for activities in (mtprof.CPU, mtprof.CPU | mtprof.NPU, mtprof.CPU | mtprof.NPU):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            framework.attach({"activities": activities})
+            framework.detach()
+        said.append(sum("not the kernels" in str(warning.message) for warning in told))
+    assert said == [0, 1, 0]

@@ -30,7 +30,7 @@ class _PyTorch(Framework):
         self._attached: collector.Attached | None = None
         self._was_enabled = False
         self._fast: Any = None
-        self._is_quiet = False
+        self._is_quiet = self._said_no_kernels = False
 
     @property
     def package(self) -> ModuleType:
@@ -66,10 +66,11 @@ class _PyTorch(Framework):
         # PyTorch's own does nothing without torch.profiler; its libraries look the class up at each use.
         self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
         self._attached = collector.attach(shapes, bool(options.get("profile_memory")), quiet=self._is_quiet)
-        if not self._is_quiet and options["activities"] & mtprof.NPU:
+        self._is_quiet = True  # said once
+        if options["activities"] & mtprof.NPU and not self._said_no_kernels:
+            self._said_no_kernels = True
             warnings.warn("mtprof.pytorch records the ops that launch work on CUDA devices, and their memory, but not the kernels and "
                           "copies themselves: torch.profiler does", stacklevel=2)
-        self._is_quiet = True  # said once
 
     def detach(self) -> None:
         if self._fast is not None:
