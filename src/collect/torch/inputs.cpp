@@ -6,6 +6,12 @@
 #define NUMBERS_MOST 30 /* in a list: torch.profiler records no longer ones */
 #define TEXT_MOST 256   /* bytes of a text */
 
+/* Of later versions of PyTorch than the oldest whose headers we are compiled with. Its numbers reach files: they stay. */
+static mtp_dtype newer_dtype_of(int type)
+{
+    return type == 44 ? MTP_FLOAT8_E8M0FNU : type == 45 ? MTP_FLOAT4_E2M1FN_X2 : MTP_UNKNOWN;
+}
+
 static mtp_dtype dtype_of(c10::ScalarType type)
 {
     switch (type) {
@@ -56,7 +62,7 @@ static mtp_dtype dtype_of(c10::ScalarType type)
     case c10::kQInt32:
         return MTP_QINT32;
     default:
-        return MTP_UNKNOWN;
+        return newer_dtype_of((int)type);
     }
 }
 
@@ -114,7 +120,7 @@ static bool are_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides)
 static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs *to, mtp_pack *pack,
                                                               const c10::TensorImpl *t, bool brief)
 {
-    if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
+    if (t == NULL || t == c10::UndefinedTensorImpl::singleton() || __builtin_expect(!has_sizes(t), 0)) {
         mtp_pack_none(pack);
         return;
     }
@@ -123,10 +129,6 @@ static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs 
         to->device = mtp__torch_device(t->device());
     if (to->with_identities)
         identify(to, t, dtype);
-    if (__builtin_expect(!has_sizes(t), 0)) {
-        mtp_pack_tensor(pack, dtype, 0, NULL, NULL);
-        return;
-    }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
     bool with_strides = is_strided && !(brief && are_contiguous(sizes, t->strides()));
@@ -134,10 +136,10 @@ static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs 
                     with_strides ? t->strides().data() : NULL);
 }
 
-/* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
+/* Items of a list are tensors, for the reader of the trace: undefined ones, and those without sizes, have no dtype. */
 static void read_item(mtp__torch_inputs *to, mtp_pack *pack, const c10::TensorImpl *t)
 {
-    if (t != c10::UndefinedTensorImpl::singleton()) {
+    if (t != c10::UndefinedTensorImpl::singleton() && has_sizes(t)) {
         read_tensor(to, pack, t, true);
         return;
     }
@@ -288,13 +290,13 @@ std::string mtp__torch_quoted(const std::string &text)
     return out + "\"";
 }
 
-/* Elements of the first tensor: most calls of an op that differ in shapes differ in it. */
+/* Elements of the first tensor: most calls of an op that differ in shapes differ in it. 0: only its own code knows them. */
 static inline uint64_t first_size(c10::ArrayRef<const c10::IValue> values)
 {
     if (values.empty() || !values[0].isTensor())
         return 0;
     const c10::TensorImpl *t = values[0].unsafeToTensorImpl();
-    return has_sizes(t) ? (uint64_t)t->numel() : 0;
+    return policy::is_plain(t) ? (uint64_t)t->numel() : 0;
 }
 
 static __attribute__((noinline)) mtp_pack *read_long(mtp__torch_inputs *to,
