@@ -106,6 +106,20 @@ def test_torch_profiler_around_ours():
     assert "aten::sin" in names(theirs) and "aten::sin" in names(mine)
 
 
+def test_stacks_name_the_functions_of_their_own_cycle_though_functions_come_and_go():
+    """Each cycle runs a function that exists no longer in the next, which has another one at the same address."""
+    def run_another(number):
+        names = {"torch": torch}
+        exec(f"def f{number}():\n    torch.zeros(1)", names)
+        names.pop(f"f{number}")()
+
+    prof = profiler.profile(with_stack=True, acc_events=True)
+    for number in range(30):
+        with prof:
+            run_another(number)
+    assert [event.stack[0].split(":")[-1] for event in prof.events() if event.name == "aten::zeros"] == [f"f{k}" for k in range(30)]
+
+
 def test_all_threads_are_recorded_also_with_memory_and_stacks():
     def work():
         for _ in range(50):
