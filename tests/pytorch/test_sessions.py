@@ -106,6 +106,23 @@ def test_torch_profiler_around_ours():
     assert "aten::sin" in names(theirs) and "aten::sin" in names(mine)
 
 
+def test_a_loop_that_ends_its_profile_early_goes_on_stepping():
+    def run(which):
+        prof, found = which.profile(), []
+        prof.step()
+        prof.start()
+        for number in range(1, 5):
+            torch.ones(number)
+            if number == 2:
+                prof.stop()
+            prof.step()
+            found.append(prof.step_num)
+        return found, [name for name in names(prof) if name == "aten::ones"]
+
+    with silence():
+        assert run(profiler) == run(torch.profiler) == ([2, 3, 4, 5], ["aten::ones"] * 2)
+
+
 def test_stacks_name_the_functions_of_their_own_cycle_though_functions_come_and_go():
     """Each cycle runs a function that exists no longer in the next, which has another one at the same address."""
     def run_another(number):
