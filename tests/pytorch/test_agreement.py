@@ -117,6 +117,27 @@ def test_reading_a_tensor_that_python_code_describes_records_no_ops_of_that_code
     assert run(ours) == run(torch.profiler)
 
 
+class _Unreadable(_Sized):
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.size.default, torch.ops.aten.sym_size.default):
+            raise ValueError("its size is secret")
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_an_op_whose_inputs_cannot_be_read_is_recorded_and_the_next_one_has_its_own_shapes(memory):
+    two, three, secret = torch.ones(6, 2), torch.ones(4, 3), _Unreadable(torch.ones(2, 2))
+    with silence(), ours.profile(record_shapes=True, profile_memory=memory) as prof:
+        for first, second in ((two, two), (three, secret), (three, two)):
+            try:
+                torch.atan2(first, second)
+            except (RuntimeError, ValueError):
+                pass
+    shapes = [event.input_shapes for event in prof.events() if event.name == "aten::atan2"]
+    assert shapes == [[[6, 2], [6, 2]], [], [[4, 3], [6, 2]]]
+
+
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 def test_a_nested_tensor_is_an_input_without_a_shape(layout):
     def run(profiler):

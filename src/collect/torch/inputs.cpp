@@ -308,6 +308,15 @@ static __attribute__((noinline)) mtp_pack *read_long(mtp__torch_inputs *to,
     return &to->long_pack;
 }
 
+/* After an exception: some of its words were replaced, but not noted as changed. */
+static __attribute__((noinline, cold)) mtp_pack *no_inputs(mtp__torch_inputs *to, mtp_pack *pack)
+{
+    to->identities = 0;
+    to->device = MTP_DEVICE_CPU;
+    mtp_pack_init(pack, pack->word, pack->room);
+    return pack;
+}
+
 mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
                                  c10::ArrayRef<const c10::IValue> values, bool with_identities)
 {
@@ -318,9 +327,17 @@ mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
     to->device = MTP_DEVICE_CPU;
     if (__builtin_expect(usual.pack.word == NULL, 0))
         mtp_pack_init(&usual.pack, usual.word, MTP__TORCH_WORDS);
-    if (!with_identities && !usual.pack.cut && read_usual(&usual.pack, values))
-        return &usual.pack;
-    if (!usual.pack.cut)
-        read_values(to, &usual.pack, values);
-    return __builtin_expect(usual.pack.cut, 0) ? read_long(to, values) : &usual.pack;
+    mtp_pack *pack = usual.pack.cut ? &to->long_pack : &usual.pack;
+    try { /* a tensor subclass's sizes and device may be Python code, which raises */
+        if (!with_identities && !usual.pack.cut && read_usual(&usual.pack, values))
+            return &usual.pack;
+        if (!usual.pack.cut)
+            read_values(to, &usual.pack, values);
+        if (__builtin_expect(!usual.pack.cut, 1))
+            return &usual.pack;
+        pack = &to->long_pack;
+        return read_long(to, values);
+    } catch (...) {
+        return no_inputs(to, pack);
+    }
 }
