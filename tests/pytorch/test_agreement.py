@@ -91,6 +91,90 @@ def test_the_same_shapes_of_tensors_with_as_many_elements():
     assert [pair for pair in zip(mine, theirs) if pair[0] != pair[1]] == []
 
 
+class _Sized(torch.Tensor):
+    """A tensor whose size is asked of Python code, each time."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), strides=inner.stride(), dispatch_sizes_strides_policy="sizes")
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        aten, answers = torch.ops.aten, {}
+        if isinstance(args[0], cls):
+            inner = args[0].inner
+            answers = {aten.size.default: inner.shape, aten.sym_size.default: inner.shape, aten.stride.default: inner.stride(),
+                       aten.sym_stride.default: inner.stride(), aten.dim.default: inner.dim(), aten.is_contiguous.default: True}
+        plain = [one.inner if isinstance(one, cls) else one for one in args]
+        out = answers[function] if function in answers else function(*plain, **(kwargs or {}))
+        return cls(out) if isinstance(out, torch.Tensor) else out
+
+
+def test_reading_a_tensor_that_python_code_describes_records_no_ops_of_that_code():
+    def run(profiler):
+        one = _Sized(torch.ones(3, 4))
+        with silence(), profiler.profile(record_shapes=True) as prof:
+            one + one
+        return [(event.name, event.input_shapes) for event in prof.events()]
+
+    assert run(ours) == run(torch.profiler)
+
+
+class _Unreadable(_Sized):
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.size.default, torch.ops.aten.sym_size.default):
+            raise ValueError("its size is secret")
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_an_op_whose_inputs_cannot_be_read_is_recorded_and_the_next_one_has_its_own_shapes(memory):
+    two, three, secret = torch.ones(6, 2), torch.ones(4, 3), _Unreadable(torch.ones(2, 2))
+    with silence(), ours.profile(record_shapes=True, profile_memory=memory) as prof:
+        for first, second in ((two, two), (three, secret), (three, two)):
+            try:
+                torch.atan2(first, second)
+            except (RuntimeError, ValueError):
+                pass
+    shapes = [event.input_shapes for event in prof.events() if event.name == "aten::atan2"]
+    assert shapes == [[[6, 2], [6, 2]], [], [[4, 3], [6, 2]]]
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_an_input_without_a_shape(layout):
+    def run(profiler):
+        nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
+        with silence(), profiler.profile(record_shapes=True, with_flops=True, profile_memory=True) as prof:
+            nested + nested
+            nested.unbind()
+        node = next(node for node in prof.profiler.kineto_results.experimental_event_tree() if node.name == "aten::add")
+        events = [event for event in prof.events() if event.name != "[memory]"]
+        return [(event.name, event.input_shapes, event.flops) for event in events], node.extra_fields.inputs[:2]
+
+    assert run(ours) == run(torch.profiler)
+
+
+def test_the_same_dtypes_in_the_event_tree_and_in_the_trace(tmp_path):
+    def run(profiler):
+        dtypes = sorted({one for one in vars(torch).values() if isinstance(one, torch.dtype)}, key=str)
+        tensors = [torch.zeros(6, dtype=torch.uint8).view(dtype) for dtype in dtypes if dtype.itemsize == 1 and dtype.is_floating_point]
+        path = tmp_path / f"{profiler.__name__}.json"
+        with silence(), profiler.profile(record_shapes=True, profile_memory=True) as prof:
+            for one in tensors:
+                one.view(2, 3)
+        prof.export_chrome_trace(str(path))
+        nodes = [node for node in prof.profiler.kineto_results.experimental_event_tree() if node.name == "aten::view"]
+        assert len(nodes) == len(tensors)
+        texts = [event["args"]["Input type"] for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "aten::view"]
+        return [(str(node.extra_fields.inputs[0].dtype), node.extra_fields.inputs[0].sizes) for node in nodes], texts
+
+    assert run(ours) == run(torch.profiler)
+
+
 def rows_of(prof, **grouping):
     """Without CUDA's own calls, which torch.profiler records even if it is asked for the CPU only."""
     rows = [row for row in prof.key_averages(**grouping) if not row.key.startswith("cuda")]

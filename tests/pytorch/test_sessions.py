@@ -108,6 +108,37 @@ def test_torch_profiler_around_ours():
     assert "aten::sin" in names(theirs) and "aten::sin" in names(mine)
 
 
+def test_a_loop_that_ends_its_profile_early_goes_on_stepping():
+    def run(which):
+        prof, found = which.profile(), []
+        prof.step()
+        prof.start()
+        for number in range(1, 5):
+            torch.ones(number)
+            if number == 2:
+                prof.stop()
+            prof.step()
+            found.append(prof.step_num)
+        return found, [name for name in names(prof) if name == "aten::ones"]
+
+    with silence():
+        assert run(profiler) == run(torch.profiler) == ([2, 3, 4, 5], ["aten::ones"] * 2)
+
+
+def test_stacks_name_the_functions_of_their_own_cycle_though_functions_come_and_go():
+    """Each cycle runs a function that exists no longer in the next, which has another one at the same address."""
+    def run_another(number):
+        names = {"torch": torch}
+        exec(f"def f{number}():\n    torch.zeros(1)", names)
+        names.pop(f"f{number}")()
+
+    prof = profiler.profile(with_stack=True, acc_events=True)
+    for number in range(30):
+        with prof:
+            run_another(number)
+    assert [event.stack[0].split(":")[-1] for event in prof.events() if event.name == "aten::zeros"] == [f"f{k}" for k in range(30)]
+
+
 def test_all_threads_are_recorded_also_with_memory_and_stacks():
     def work():
         for _ in range(50):

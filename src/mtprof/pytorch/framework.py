@@ -114,7 +114,8 @@ class _Input(ctypes.Structure):  # mtp_input
 _TENSOR = 1  # MTP_INPUT_TENSOR
 _DTYPES = {name: number for number, name in enumerate(  # MTP_DTYPE_LIST
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 uint16 uint32 uint64 complex32 "
-    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz qint8 quint8 qint32".split(), 1)}
+    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz qint8 quint8 qint32 "
+    "float8_e8m0fnu float4_e2m1fn_x2".split(), 1)}
 _READER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Input), ctypes.POINTER(_Identity))
 _tensors = count(1 << 47)  # a number for each that was read, as in src/collect/torch/inputs.h
 _numbers: deque[Any] = deque(maxlen=256)  # sizes and strides that libmtprof is about to copy
