@@ -1,4 +1,5 @@
 """mtprof.pytorch in use: schedules, threads, processes, beside torch.profiler, and after errors."""
+import gc
 import json
 import os
 import subprocess
@@ -6,6 +7,7 @@ import sys
 import textwrap
 import threading
 import warnings
+import weakref
 
 import pytest
 
@@ -337,3 +339,21 @@ def test_that_kernels_are_missing_is_said_once_whatever_was_profiled_before():
             framework.detach()
         said.append(sum("not the kernels" in str(warning.message) for warning in told))
     assert said == [0, 1, 0]
+
+
+@pytest.mark.parametrize("options", [{"with_stack": True}, {"with_modules": True}])
+def test_modules_and_optimizers_live_no_longer_for_being_profiled(options):
+    """The numbers of those that came before stay: another module at the address of one that is gone is another module."""
+    alive = []
+    with profiler.profile(record_shapes=True, profile_memory=True, **options) as prof:
+        for k in range(6):
+            model = torch.nn.Linear(2 + k, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model(torch.ones(1, 2 + k)).sum().backward()
+            optimizer.step()
+            alive += [weakref.ref(model), weakref.ref(optimizer)]
+            del model, optimizer
+        gc.collect()
+        assert [ref() for ref in alive] == [None] * len(alive)
+    names = {event.name for event in prof.events()} | {row.key for row in prof.key_averages(include_python_functions=True)}
+    assert {f"nn.Module: Linear_{k}" for k in range(6)} <= names

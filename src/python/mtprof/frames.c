@@ -32,7 +32,7 @@ static PyObject *function_names;     /* dict of this session: address of code or
 static PyObject *prefixes; /* list of str: prefixes to strip from file names; the first match wins */
 static Py_ssize_t
     prefixes_of; /* the length of sys.path then: recordings of `mtprof run` begin before it is complete */
-static PyObject *owners;               /* dict of this session: address of a module or optimizer -> itself */
+static PyObject *owners; /* dict of this session: address of a module or optimizer -> a weak reference to it */
 static bool following, with_functions; /* with_functions: not only modules */
 static bool monitored;                 /* following: by sys.monitoring, not by the profile hook */
 static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
@@ -307,11 +307,37 @@ static void open_function(PyCodeObject *code, uintptr_t of, owner who)
     open_call(with_functions && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
 }
 
+/* Was this module or optimizer met before in this session? Not if the one that was had its address, and is gone. */
+static bool is_met(PyObject *address, PyObject *owner)
+{
+    PyObject *found = PyDict_GetItemWithError(owners, address), *met = found;
+    if (found == NULL)
+        return false;
+#if PY_VERSION_HEX >= 0x030d0000
+    if (PyWeakref_CheckRef(found) && PyWeakref_GetRef(found, &met) > 0)
+        Py_DECREF(met);
+#else
+    if (PyWeakref_CheckRef(found))
+        met = PyWeakref_GetObject(found);
+#endif
+    return met == owner;
+}
+
+/* Objects that cannot be referred to weakly live until the session ends. */
+static void meet(PyObject *address, PyObject *owner)
+{
+    PyObject *reference = PyWeakref_NewRef(owner, NULL);
+    if (reference == NULL)
+        PyErr_Clear();
+    PyDict_SetItem(owners, address, reference != NULL ? reference : owner);
+    Py_XDECREF(reference);
+}
+
 /* "nn.Module: Linear_0": modules of a class are numbered in order of first use. */
 static uint32_t module_name(PyObject *module, bool *is_new)
 {
     PyObject *key = PyLong_FromVoidPtr(module);
-    uint32_t id = key != NULL ? known(module_names, key) : 0;
+    uint32_t id = key != NULL && is_met(key, module) ? known(module_names, key) : 0;
     *is_new = id == 0;
     if (id == 0 && key != NULL) {
         const char *class_name = Py_TYPE(module)->tp_name, *dot = strrchr(class_name, '.');
@@ -323,7 +349,7 @@ static uint32_t module_name(PyObject *module, bool *is_new)
         if (more != NULL)
             PyDict_SetItemString(module_counts, class_name, more);
         Py_XDECREF(more);
-        PyDict_SetItem(owners, key, module);
+        meet(key, module);
         id = keep_id(module_names, key, name);
     }
     Py_XDECREF(key);
@@ -357,13 +383,13 @@ static uint32_t builtin_name(PyMethodDef *function, PyObject *object)
     return id;
 }
 
-/* Is the optimizer new to this session? It is held from then on, so that its address cannot be reused. */
+/* Is the optimizer new to this session? */
 static bool meet_optimizer(PyObject *optimizer)
 {
     PyObject *key = PyLong_FromVoidPtr(optimizer);
-    bool is_new = key != NULL && PyDict_GetItemWithError(owners, key) == NULL;
-    if (is_new && !PyErr_Occurred())
-        PyDict_SetItem(owners, key, optimizer);
+    bool is_new = key != NULL && !is_met(key, optimizer) && !PyErr_Occurred();
+    if (is_new)
+        meet(key, optimizer);
     Py_XDECREF(key);
     PyErr_Clear();
     return is_new;
