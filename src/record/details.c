@@ -154,6 +154,15 @@ void mtp__details_turn(mtp__recorder *r)
     atomic_store(&r->tables, next); /* pairs: tables_of */
 }
 
+/* If not, another epoch has no more room for definitions than this one. */
+static __attribute__((noinline, cold)) bool defines_any(const mtp__recorder *r)
+{
+    uint32_t count = 0;
+    for (int k = 0; k < TABLES; k++)
+        count |= mtp__intern_count(table(atomic_load(&r->tables), k));
+    return count != 0;
+}
+
 bool mtp__details_are_nearly_full(const mtp__recorder *r)
 {
     bool full = false;
@@ -206,7 +215,7 @@ static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void 
     int its_errno = errno;
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
     errno = its_errno;
-    if (__builtin_expect(id == 0 || mtp__intern_is_nearly_full(t), 0))
+    if (__builtin_expect(id == 0 ? defines_any(r) : mtp__intern_is_nearly_full(t), 0))
         mtp__epoch_want(r);
     return id;
 }
