@@ -430,9 +430,10 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     mtp__epoch_check(r, w->thread);
     uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
     bool with_shapes = (gate & MTP_WITH_SHAPES) != 0;
-    if ((gate & MTP_WITH_STACK) != 0 ? begin_stacked(op, w, gate, name, caller)
-                                     : is_simple(op, w, gate) && begin_simple(op, w, name, with_shapes,
-                                                                              with_shapes ? shape_of(op, w) : 0))
+    if ((gate & MTP_WITH_STACK) != 0
+            ? begin_stacked(op, w, gate, name, caller)
+            : is_simple(op, w, gate) &&
+                  begin_simple(op, w, name, with_shapes, with_shapes ? shape_of(op, w) : 0))
         return;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);

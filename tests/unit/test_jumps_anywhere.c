@@ -169,11 +169,13 @@ static void leave_at_every_instruction(fill_inputs *fill)
     assert_in_range(after, 100, 20000);
     sigaction(SIGTRAP, &before, NULL);
     read_back();
-    uint64_t one = seen_nth(&s, MTP__KIND_BEGIN, 0)->word[1], other = seen_nth(&s, MTP__KIND_BEGIN, 1)->word[1];
+    uint64_t one = seen_nth(&s, MTP__KIND_BEGIN, 0)->word[1],
+             other = seen_nth(&s, MTP__KIND_BEGIN, 1)->word[1];
     assert_true((uint32_t)one != (uint32_t)other && one >> 32 != other >> 32);
     size_t mixed = 0; /* the shape of the one, the stack of the other */
     for (size_t i = 0; i < s.records; i++)
-        mixed += s.record[i].kind == MTP__KIND_BEGIN && s.record[i].word[1] != one && s.record[i].word[1] != other;
+        mixed +=
+            s.record[i].kind == MTP__KIND_BEGIN && s.record[i].word[1] != one && s.record[i].word[1] != other;
     close_it();
     assert_ok(mtp_stack_provider_set(NULL));
     assert_int_equal(mixed, 0);
