@@ -302,7 +302,7 @@ static void any_number_of_run_time_names_cannot_fill_the_process(void **state)
 
 typedef struct fake_stack {
     uint64_t frame[300];
-    uint32_t depth, claims, described;
+    uint32_t depth, claims, captured, described;
     int user_wrong;
 } fake_stack;
 
@@ -312,6 +312,7 @@ static uint32_t fake_capture(void *user, uint64_t *frames, uint32_t room)
 {
     fake_stack *f = user;
     f->user_wrong += f != &fake;
+    f->captured++;
     uint32_t n = f->depth < room ? f->depth : room;
     memcpy(frames, f->frame, n * sizeof *frames);
     return f->claims != 0 ? f->claims : n;
@@ -451,6 +452,25 @@ static void every_stack_of_a_walk_is_what_was_captured(void **state)
     read_back();
     for (size_t i = 0; i < WALKS; i++)
         assert_string_equal(stack_text(i), expected[i]);
+    close_it();
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
+/* Also by the op that finds its chunk full. */
+static void a_stack_is_captured_once_for_each_op(void **state)
+{
+    (void)state;
+    const uint64_t frame[] = {3, 2, 1};
+    const int count = 2000;
+    fake_is(3, frame);
+    start_stacks();
+    for (int i = 0; i < count; i++) {
+        mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+        mtp_op_begin(&op);
+        mtp_op_end(&op);
+    }
+    assert_int_equal(fake.captured, count);
+    read_back();
     close_it();
     assert_ok(mtp_stack_provider_set(NULL));
 }
@@ -708,6 +728,7 @@ int main(void)
         TEST(any_number_of_run_time_names_cannot_fill_the_process),
         TEST(a_provider_s_stacks_become_a_tree_of_frames),
         TEST(every_stack_of_a_walk_is_what_was_captured),
+        TEST(a_stack_is_captured_once_for_each_op),
         TEST(frames_are_described_once_per_recording),
         TEST(deep_stacks_and_lying_providers_are_bounded),
         TEST(a_provider_that_records_is_refused_and_counted),
