@@ -163,6 +163,26 @@ print({row.key: row.count for row in prof.key_averages()}["aten::erfinv"])
     assert "aten::erfinv" in names(tmp_path / "run.mtp")
 
 
+def test_steps_are_there_once_if_the_program_has_those_of_torch_profiler(tmp_path):
+    script = """
+import torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
+with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)) as prof:
+    for step in range(6):
+        torch.ones(4).erfinv()
+        optimizer.step()
+        prof.step()
+print(sum(event.name.startswith("ProfilerStep#") for event in prof.events()))
+"""
+    done = run(tmp_path, script)
+    assert done.returncode == 0 and done.stdout == plain(tmp_path, script).stdout, done.stderr
+    told = subprocess.run([MTPROF, "steps", "--json", "run.mtp"], cwd=tmp_path, capture_output=True, text=True)
+    # The program's first one ends with the first step of the optimizer; a program without one has all of them.
+    assert [step["step"] for step in json.loads(told.stdout)["steps"]] == list(range(7)), told.stdout
+    assert run(tmp_path, script.replace("optimizer.step()", "pass"), "-o", "infer.mtp").returncode == 0
+    assert len([name for name in names(tmp_path / "infer.mtp") if name.startswith("ProfilerStep#")]) == 7
+
+
 def test_a_program_that_uses_mtprof_itself(tmp_path):
     script = f"""
 import sys
