@@ -460,7 +460,7 @@ bool mtp__writer_left(mtp__writer *w, const void *from)
     mend(w);
     mtp__registry_unlock();
     if (w->thread != NULL)
-        w->thread->no_turn = false;
+        w->thread->no_turn = w->thread->in_stack = false;
     mtp__writer_leave(w);
     mtp__guard_leave();
     errno = its_errno;

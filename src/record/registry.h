@@ -30,6 +30,7 @@ typedef struct mtp__thread {
     uint32_t pace;                   /* its own: the recorder's `pace` when it last looked something up */
     bool reemitted;                  /* lock: see reemit.c */
     bool no_turn;                    /* its own: the current record uses an id in more than one chunk */
+    bool in_stack;                   /* its own: the current record reads the program's stack */
     struct mtp__thread_cache *cache; /* owned: recent signatures and stacks, or NULL */
 } mtp__thread;
 
