@@ -241,6 +241,15 @@ def terminal(folder):
     check("a_terminal_is_told_what_happens", "recording into run.mtp" in text, text)
 
 
+HELPER = '''
+import subprocess, sys
+code = "import sys, time; print(flush=True); sys.stdin.read(); time.sleep(0.03)"
+helper = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+helper.stdout.readline()
+helper.returncode = 0  # nobody waits for it
+'''
+
+
 @test
 def odd_programs(folder):
     if STATIC:
@@ -253,6 +262,10 @@ def odd_programs(folder):
     check("a_daemon_is_not_waited_for_and_it_is_said", done.code == 0 and
           ("still running" in done.err or "still being recorded" in done.err) and  # the latter if it had recorded nothing before
           any(n.startswith("o.mtp.workers/") for n in done.spools), done)
+    (folder / "helper.py").write_text(HELPER)  # as the resource tracker of multiprocessing
+    done = run(folder, PYTHON, folder / "helper.py", options=["-o", "helper.json"])
+    check("a_helper_that_ends_after_the_program_is_in_the_trace_and_is_not_called_running", done.code == 0 and "of 2 processes" in done.err and
+          "still" not in done.err and not (folder / "helper.json.workers").exists(), done)
     done = run(folder, PROGRAM, "profile", str(folder / "own.mtp"), options=["-o", "p.mtp"])
     own = Done(0, "", "", folder)
     own.spools = {"own.mtp": folder / "own.mtp"}
