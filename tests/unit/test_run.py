@@ -84,10 +84,11 @@ def not_programs(folder):
             [MTPROF, verb, o + "=1"], capture_output=True, text=True).stderr]
         check(f"the_options_in_the_help_of_{verb}_exist", refused == [], refused)
     for options, words in (([], "which program"), (["-o", "x.py", "true"], ".mtp"), (["--budget", "1", "true"], "--budget"),
+                           (["--budget", "2T", "true"], "--budget '2T'"),
                            (["--steps", "5:5", "true"], "--steps"), (["--delay", "x", "true"], "--delay"),
                            (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--shapes", "--wait", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
         told = subprocess.run([MTPROF, "run", *options], capture_output=True, text=True, cwd=folder)
-        check(f"wrong_usage_{options[:1]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
+        check(f"wrong_usage_{options[:2]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
 
 
 @test
