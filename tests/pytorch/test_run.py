@@ -138,6 +138,16 @@ def test_a_program_that_fails(tmp_path, end, code):
     assert "aten::linear" in names(tmp_path / "run.mtp")
 
 
+def test_that_ops_are_missing_is_said_if_python_ignores_its_environment(tmp_path):
+    (tmp_path / "ops.py").write_text("import torch\ntorch.ones(4).erfinv()\n")
+    for options, words in (([], "its Python functions and PyTorch's ops are not recorded"), (["--no-python"], "PyTorch's ops are not recorded"),
+                           (["--no-python", "--no-torch"], None)):
+        done = subprocess.run([MTPROF, "run", *options, sys.executable, "-I", "ops.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0 and (words in done.stderr if words else "are not recorded" not in done.stderr), done.stderr
+    done = run(tmp_path, "import torch\ntorch.ones(4).erfinv()\n", "--no-python")
+    assert "aten::erfinv" in names(tmp_path / "run.mtp") and "not recorded" not in done.stderr, done.stderr
+
+
 def test_a_program_that_is_killed(tmp_path):
     done = run(tmp_path, TRAIN.format(workers=0, end="import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
     assert done.returncode == -signal.SIGKILL
