@@ -540,6 +540,27 @@ def on_demand(folder):
         check(f"that_{words.replace(' ', '_')}_is_said", words in told.stderr and told.returncode in (2, 3), told)
 
 
+LATE = '''
+import os, socket, time
+os.mkdir("mtprof", 0o700)
+def door(name):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    s.bind(name)
+    return s
+name = "mtprof/%d.sock" % os.getpid()
+door(name).close()  # as if the program had closed all descriptors
+print("ready", flush=True)
+time.sleep(1)
+s = door("new")
+s.listen()
+os.rename("new", name)
+while True:
+    c = s.accept()[0]
+    c.recv(4096)
+    c.sendall(b"error it was asked\\n")
+'''
+
+
 @test
 def listening(folder):
     """Programs with libmtprof that listen by themselves; their forks do, too; whatever they close."""
@@ -550,6 +571,13 @@ def listening(folder):
     program.kill()
     program.communicate()
     check("a_killed_process_leaves_no_trace_in_the_list", str(program.pid) not in listed(), listed())
+    program = subprocess.Popen([PYTHON, "-c", LATE], cwd=folder, stdout=subprocess.PIPE)
+    program.stdout.readline()
+    told = subprocess.run([MTPROF, "trigger", str(program.pid), "-o", "late.mtp"], capture_output=True, text=True, cwd=folder,
+                          env=environment(XDG_RUNTIME_DIR=str(folder)))
+    check("one_whose_socket_is_closed_is_asked_until_it_listens_again", "it was asked" in told.stderr, told)
+    program.kill()
+    program.communicate()
     code = "import os, time\nos.closerange(3, 100)\nf = [os.open('/dev/null', 0) for i in range(8)]\nprint('ready', flush=True)\n" \
            "if os.fork() == 0:\n  open('child', 'w').write(str(os.getpid()))\n" \
            "def f(): pass\nt = time.time()\nwhile time.time() < t + 9: f()\nos._exit(0)"
