@@ -459,7 +459,7 @@ static uint32_t stack_of(mtp__recorder *r, mtp__tables *set, struct mtp__thread_
     return id;
 }
 
-uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
+static uint32_t read_stack(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
 {
     mtp__tables *set = tables_of(r);
     struct mtp__thread_cache *cache = cache_of(set, t);
@@ -476,4 +476,12 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uin
         set = tables_of(r);
         cache_of(set, t);
     }
+}
+
+uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
+{
+    t->in_stack = true;
+    uint32_t id = read_stack(r, t, caller, most);
+    t->in_stack = false;
+    return id;
 }

@@ -452,7 +452,7 @@ static void mend(mtp__writer *w)
 /* Takes back what a record sets for its duration. */
 static void resume(mtp__thread *t)
 {
-    t->no_turn = false;
+    t->no_turn = t->in_stack = false;
     atomic_store(&t->parked, false); /* else its next records would read tables that are being freed */
     if (t->walking)
         mtp__cancel_restore(&t->cancel);

@@ -559,6 +559,34 @@ static void a_provider_that_records_is_refused_and_counted(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+static uint32_t allocating_capture(void *user, uint64_t *frames, uint32_t room)
+{
+    (void)user, (void)frames, (void)room;
+    mtp_memory_event(MTP_DEVICE_CPU, &meddled, 64, 64, 0);
+    mtp_memory_event(MTP_DEVICE_CPU, &meddled, -64, 0, 0);
+    return 0;
+}
+
+/* As the collector of malloc sees it, when an unwinder or a provider allocates for the record. */
+static void what_a_provider_allocates_is_not_counted_as_lost(void **state)
+{
+    (void)state;
+    mtp_stack_provider p = {sizeof p, allocating_capture, fake_describe, NULL};
+    mtp_profile_config c = test_config(NULL);
+    c.with_stack = c.profile_memory = true;
+    assert_ok(mtp_stack_provider_set(&p));
+    prof = test_start(&c);
+    MTP_SCOPE ("outer") {
+        mtp_memory_event(MTP_DEVICE_CPU, &prof, 32, 32, 0);
+    }
+    read_back();
+    mtp_ledger l = ledger_of(prof);
+    assert_int_equal(l.dropped, 0);
+    assert_int_equal(l.kept, 4); /* begin, end, the program's memory, the profile's step */
+    close_it();
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
 __attribute__((noinline)) static void leaf(void)
 {
     MTP_SCOPE ("native") {
@@ -732,6 +760,7 @@ int main(void)
         TEST(frames_are_described_once_per_recording),
         TEST(deep_stacks_and_lying_providers_are_bounded),
         TEST(a_provider_that_records_is_refused_and_counted),
+        TEST(what_a_provider_allocates_is_not_counted_as_lost),
         TEST(native_stacks_lead_to_the_caller),
         TEST(describing_survives_addresses_that_are_nothing),
         TEST(others_record_while_a_frame_is_described),
