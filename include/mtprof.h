@@ -121,7 +121,9 @@ typedef uint32_t mtp_device;
     X(FLOAT8_E4M3FNUZ, 20, "c10::Float8_e4m3fnuz", 1)                                                        \
     X(QINT8, 21, "c10::qint8", 1)                                                                            \
     X(QUINT8, 22, "c10::quint8", 1)                                                                          \
-    X(QINT32, 23, "c10::qint32", 4)
+    X(QINT32, 23, "c10::qint32", 4)                                                                          \
+    X(FLOAT8_E8M0FNU, 24, "c10::Float8_e8m0fnu", 1)                                                          \
+    X(FLOAT4_E2M1FN_X2, 25, "c10::Float4_e2m1fn_x2", 1)
 
 #define X(sym, value, text, bytes) MTP_##sym = (value),
 typedef enum mtp_dtype {

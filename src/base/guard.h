@@ -13,6 +13,15 @@ void mtp__guard_enter(void);
 void mtp__guard_leave(void);
 bool mtp__guard_inside(void); /* this thread is in one, and may hold locks */
 
+/* The rest of the block, also if an exception of a C++ program's callback ends it. */
+#define MTP__GUARDED char mtp__guarded __attribute__((cleanup(mtp__guarded_end))) = (mtp__guard_enter(), 0)
+
+static inline void mtp__guarded_end(const char *guarded)
+{
+    (void)guarded;
+    mtp__guard_leave();
+}
+
 /* Disables cancellation for the rest of the block, but not signals: for calls that may take long. */
 #define MTP__UNCANCELLED                                                                                     \
     int mtp__cancel_before __attribute__((cleanup(mtp__cancel_restore))) = mtp__cancel_off()

@@ -208,9 +208,9 @@ bool cli_parse_seconds(const char *text, int64_t *ns)
 
 bool cli_parse_budget(const char *text, uint64_t *bytes)
 {
-    if (parse_size(text, bytes) && *bytes >= 256u << 10)
+    if (parse_size(text, bytes) && *bytes >= 256u << 10 && *bytes <= (uint64_t)1 << 40)
         return true;
-    cli_fail(CLI_USAGE, "--budget '%s': expected a size from 256K on, like 256M or 1G", text);
+    cli_fail(CLI_USAGE, "--budget '%s': expected a size from 256K to 1T, like 256M or 1G", text);
     return false;
 }
 

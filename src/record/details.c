@@ -35,6 +35,7 @@ typedef struct last_stack {
     uint32_t id[MTP__STACK_DEPTH_MAX];    /* of the stack that ends there */
 } last_stack;
 
+/* A handler may jump out of a record at any instruction: what is remembered here, or in a pack, is invalid while it changes. */
 struct mtp__thread_cache {
     uint64_t valid_for; /* mtp__recorder.id */
     shape_slot shape[SHAPE_SLOTS];
@@ -153,6 +154,15 @@ void mtp__details_turn(mtp__recorder *r)
     atomic_store(&r->tables, next); /* pairs: tables_of */
 }
 
+/* If not, another epoch has no more room for definitions than this one. */
+static __attribute__((noinline, cold)) bool defines_any(const mtp__recorder *r)
+{
+    uint32_t count = 0;
+    for (int k = 0; k < TABLES; k++)
+        count |= mtp__intern_count(table(atomic_load(&r->tables), k));
+    return count != 0;
+}
+
 bool mtp__details_are_nearly_full(const mtp__recorder *r)
 {
     bool full = false;
@@ -187,6 +197,7 @@ static struct mtp__thread_cache *cache_of(const mtp__tables *set, mtp__thread *t
         for (uint32_t i = 0; i < FRAME_SLOTS; i++)
             t->cache->frame[i].stack = 0;
         t->cache->last[0].depth = t->cache->last[1].depth = 0;
+        atomic_signal_fence(memory_order_release);
         t->cache->valid_for = set->key;
     }
     return t->cache;
@@ -204,7 +215,7 @@ static uint32_t add(mtp__recorder *r, mtp__intern *t, uint64_t hash, const void 
     int its_errno = errno;
     uint32_t id = mtp__intern_add(t, hash, bytes, length);
     errno = its_errno;
-    if (__builtin_expect(id == 0 || mtp__intern_is_nearly_full(t), 0))
+    if (__builtin_expect(id == 0 ? defines_any(r) : mtp__intern_is_nearly_full(t), 0))
         mtp__epoch_want(r);
     return id;
 }
@@ -329,10 +340,13 @@ static inline __attribute__((always_inline)) uint32_t shape_in(mtp__recorder *r,
         return slot->id;
     uint32_t id = add(r, &set->shapes, hash, word, words * sizeof *word);
     if (id != 0 && words <= SHAPE_INLINE) {
+        slot->id = 0;
+        atomic_signal_fence(memory_order_release);
         slot->hash = hash;
-        slot->id = id;
         slot->count = (uint32_t)words;
         memcpy(slot->word, word, words * sizeof *slot->word);
+        atomic_signal_fence(memory_order_release);
+        slot->id = id;
     }
     return id;
 }
@@ -363,10 +377,13 @@ static __attribute__((noinline)) uint32_t look_up_packed(mtp__recorder *r, mtp__
     if (pack->count == 0 || pack->count > MTP__SHAPE_WORDS_MAX)
         return pack->count == 0 ? 0 : lost(r);
     uint32_t id = shape_id(r, t, NULL, pack->word, pack->count);
+    pack->known_for = 0;
+    atomic_signal_fence(memory_order_release);
     pack->known = id;
-    pack->known_for = id != 0 ? t->cache->valid_for : 0;
     pack->known_count = pack->count;
     pack->changed = 0;
+    atomic_signal_fence(memory_order_release);
+    pack->known_for = id != 0 ? t->cache->valid_for : 0;
     return id;
 }
 
@@ -379,6 +396,12 @@ uint32_t mtp__shape_id_packed(mtp__recorder *r, mtp__thread *t, mtp_pack *pack)
 
 /* ------------------------------------------------------------------------------------------- stacks */
 
+static void describe(struct mtp__thread_cache *cache, uint64_t key)
+{
+    MTP__GUARDED;
+    mtp__stack_describe(key, cache->text, sizeof cache->text);
+}
+
 /* Describes the frame before the table is locked: this may wait for the dynamic linker, or for a lock of the
  * provider, whose holder (a library's constructor) may be waiting for the table. */
 static uint32_t frame_id(mtp__recorder *r, mtp__tables *set, struct mtp__thread_cache *cache, uint64_t key)
@@ -388,9 +411,7 @@ static uint32_t frame_id(mtp__recorder *r, mtp__tables *set, struct mtp__thread_
     if (id != 0)
         return id;
     int its_errno = errno;
-    mtp__guard_enter();
-    mtp__stack_describe(key, cache->text, sizeof cache->text);
-    mtp__guard_leave();
+    describe(cache, key);
     errno = its_errno;
     return add(r, &set->frames, hash, &key, sizeof key);
 }
@@ -407,7 +428,12 @@ static uint32_t stack_child(mtp__recorder *r, mtp__tables *set, struct mtp__thre
     if (pair[1] == 0)
         return 0;
     uint32_t id = add(r, &set->stacks, mtp__hash_bytes(pair, sizeof pair), pair, sizeof pair);
-    *slot = (frame_slot){key, parent, id};
+    slot->stack = 0;
+    atomic_signal_fence(memory_order_release);
+    slot->key = key;
+    slot->parent = parent;
+    atomic_signal_fence(memory_order_release);
+    slot->stack = id;
     return id;
 }
 
@@ -433,7 +459,7 @@ static uint32_t stack_of(mtp__recorder *r, mtp__tables *set, struct mtp__thread_
     return id;
 }
 
-uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
+static uint32_t read_stack(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
 {
     mtp__tables *set = tables_of(r);
     struct mtp__thread_cache *cache = cache_of(set, t);
@@ -450,4 +476,12 @@ uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uin
         set = tables_of(r);
         cache_of(set, t);
     }
+}
+
+uint32_t mtp__stack_id(mtp__recorder *r, mtp__thread *t, const void *caller, uint32_t most)
+{
+    t->in_stack = true;
+    uint32_t id = read_stack(r, t, caller, most);
+    t->in_stack = false;
+    return id;
 }

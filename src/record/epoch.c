@@ -1,9 +1,11 @@
 /* record/epoch.c - see epoch.h. */
+#define _GNU_SOURCE
 #include "record/epoch.h"
 #include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
-#include "base/guard.h"
+#include <unistd.h>
 #include "record/control.h"
 #include "record/details.h"
 
@@ -80,15 +82,15 @@ static bool is_time_to_try(mtp__recorder *r, uint32_t at_once)
     return tries < at_once || (tries & TRIES_SKIPPED) == 0;
 }
 
-/* Between two checks of the other threads. */
+/* Between two checks of the other threads. By system call, which is not a cancellation point: a handler that jumps out of
+ * here would leave cancellation disabled. */
 static void doze(int waits)
 {
-    MTP__UNCANCELLED;
     const struct timespec nap = {0, NAP_NS};
     if (waits < YIELDS)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        syscall(SYS_nanosleep, &nap, NULL);
 }
 
 /* If tables or ring are nearly full and names would be lost, waits for the threads inside a record. They may

@@ -327,20 +327,20 @@ static inline uint64_t detail_of(const mtp_op *op, mtp__writer *w, uint32_t gate
     return shape | (uint64_t)mtp__stack_id(w->recorder, w->thread, caller, most) << 32;
 }
 
-/* Has the op nothing but a name, a sequence number, inputs and a stack, and is that all that is recorded? */
-static inline bool is_simple(const mtp_op *op, uint32_t gate)
+/* Has the op nothing but a name, a sequence number, inputs and a stack, is that all that is recorded, and does the chunk
+ * have room for it? Answered before its details are looked up, which is done once. */
+static inline bool is_simple(const mtp_op *op, const mtp__writer *w, uint32_t gate)
 {
     return (gate & MTP__GATE_SLOW) == 0 && op->allocated < 0 && (op->flags & MTP_OP_IDENTIFIED) == 0 &&
-           (op->forward_thread | op->correlation | op->flops | (uintptr_t)op->args) == 0;
+           (op->forward_thread | op->correlation | op->flops | (uintptr_t)op->args) == 0 &&
+           (size_t)(w->end - w->cur) >= 4;
 }
 
-/* Such an op, with its words written in place. false: there is no room left in the chunk. */
+/* Such an op, with its words written in place. Returns true. */
 static inline __attribute__((always_inline)) bool begin_simple(mtp_op *op, mtp__writer *w, uint32_t name,
                                                                bool has_detail, uint64_t detail)
 {
     uint64_t *at = w->cur;
-    if (UNLIKELY((size_t)(w->end - at) < 4))
-        return false;
     size_t count = 2;
     uint32_t mask = 0;
     if (op->sequence >= 0) {
@@ -363,7 +363,7 @@ static inline __attribute__((always_inline)) bool begin_simple(mtp_op *op, mtp__
 static __attribute__((noinline)) bool begin_stacked(mtp_op *op, mtp__writer *w, uint32_t gate, uint32_t name,
                                                     const void *caller)
 {
-    return is_simple(op, gate) && begin_simple(op, w, name, true, detail_of(op, w, gate, caller));
+    return is_simple(op, w, gate) && begin_simple(op, w, name, true, detail_of(op, w, gate, caller));
 }
 
 static inline __attribute__((always_inline)) size_t op_payload(const mtp_op *op, mtp__writer *w,
@@ -439,9 +439,10 @@ static inline __attribute__((always_inline)) void begin_op(mtp_op *op, const cha
     mtp__epoch_check(r, w->thread);
     uint32_t name = text != NULL ? mtp__session_name_id(r, w->thread, text, length) : op->name;
     bool with_shapes = (gate & MTP_WITH_SHAPES) != 0;
-    if ((gate & MTP_WITH_STACK) != 0 ? begin_stacked(op, w, gate, name, caller)
-                                     : is_simple(op, gate) && begin_simple(op, w, name, with_shapes,
-                                                                           with_shapes ? shape_of(op, w) : 0))
+    if ((gate & MTP_WITH_STACK) != 0
+            ? begin_stacked(op, w, gate, name, caller)
+            : is_simple(op, w, gate) &&
+                  begin_simple(op, w, name, with_shapes, with_shapes ? shape_of(op, w) : 0))
         return;
     size_t count = op_payload(op, w, gate, words, &mask, caller);
     words[1] = MTP__BEGIN_WORD1(name, op->kind & 0xffu, mask, op->device & 0xffffu);
@@ -515,11 +516,14 @@ static inline mtp__writer *stay_for_memory(mtp_device device, uint32_t *gate)
     return NULL;
 }
 
-/* A separate call, like begin_again, keeps its registers out of the common case (bench: memory_event_ns). */
+/* A separate call, like begin_again, keeps its registers out of the common case (bench: memory_event_ns). What the
+ * unwinder and stack providers allocate for a record is ours, not the program's: nothing of the program's is lost. */
 static __attribute__((noinline)) void memory_again(mtp_device device, const void *ptr, int64_t bytes,
                                                    uint64_t total_allocated, uint64_t total_reserved)
 {
-    if (mtp__writer_again(&mtp__self, __builtin_dwarf_cfa()))
+    const void *from = __builtin_dwarf_cfa();
+    bool ours = mtp__self.thread != NULL && mtp__self.thread->in_stack;
+    if (ours ? mtp__writer_left(&mtp__self, from) : mtp__writer_again(&mtp__self, from))
         mtp__memory_event(device, ptr, bytes, total_allocated, total_reserved);
 }
 

@@ -449,18 +449,28 @@ static void mend(mtp__writer *w)
     chunk_back(w->recorder, w);
 }
 
+/* Takes back what a record sets for its duration. */
+static void resume(mtp__thread *t)
+{
+    t->no_turn = t->in_stack = false;
+    atomic_store(&t->parked, false); /* else its next records would read tables that are being freed */
+    if (t->walking)
+        mtp__cancel_restore(&t->cancel);
+    t->walking = false;
+}
+
 bool mtp__writer_left(mtp__writer *w, const void *from)
 {
     uint64_t frame = atomic_load_explicit(&w->busy, memory_order_relaxed);
     if (frame <= MTP__BUSY_ANYWHERE || !mtp__frame_is_gone(frame, (uintptr_t)from))
         return false;
     int its_errno = errno;
+    if (w->thread != NULL)
+        resume(w->thread);
     mtp__guard_enter();
     mtp__registry_lock();
     mend(w);
     mtp__registry_unlock();
-    if (w->thread != NULL)
-        w->thread->no_turn = false;
     mtp__writer_leave(w);
     mtp__guard_leave();
     errno = its_errno;

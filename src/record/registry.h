@@ -30,6 +30,9 @@ typedef struct mtp__thread {
     uint32_t pace;                   /* its own: the recorder's `pace` when it last looked something up */
     bool reemitted;                  /* lock: see reemit.c */
     bool no_turn;                    /* its own: the current record uses an id in more than one chunk */
+    bool walking;                    /* its own: cancellation is off while its stack is walked (stack.c) */
+    int cancel;                      /* its own: the state of cancellation before that */
+    bool in_stack;                   /* its own: the current record reads the program's stack */
     struct mtp__thread_cache *cache; /* owned: recent signatures and stacks, or NULL */
 } mtp__thread;
 

@@ -47,6 +47,12 @@ def test_the_same_shapes_and_arguments(name):
     assert differences(without_texts(theirs), without_texts(mine)) == []
 
 
+def structure_of(event):
+    if not hasattr(event, "structured_input_shapes"):
+        pytest.skip("PyTorch's events have no structured_input_shapes before 2.13")
+    return event.structured_input_shapes, event.structured_input_strides
+
+
 def test_the_same_shapes_of_long_lists():
     """Optimizers of whole models: an op has several lists of hundreds of tensors, and arguments after them."""
     def run(profiler):
@@ -55,7 +61,7 @@ def test_the_same_shapes_of_long_lists():
             torch._foreach_lerp_(weights, moments, 0.5)
             torch._foreach_addcmul_(weights, moments, moments, 2.0)
             torch.cat([torch.ones(2, 1, 3, 1), torch.ones(2, 1, 1, 3).transpose(2, 3)] * 100, 1)
-        return [(event.name, event.structured_input_shapes, event.structured_input_strides, event.concrete_inputs) for event in prof.events()]
+        return [(event.name, *structure_of(event), event.concrete_inputs) for event in prof.events()]
 
     assert run(ours) == run(torch.profiler)
 
@@ -77,7 +83,7 @@ def test_the_same_shapes_of_tensors_with_as_many_elements():
                             one.flip([0])
                             one.clamp(0, None)
                             torch.div(one, 2.0, rounding_mode="floor")
-        return [(event.name, event.structured_input_shapes, event.structured_input_strides) for event in prof.events()]
+        return [(event.name, *structure_of(event)) for event in prof.events()]
 
     mine, theirs = run(ours), run(torch.profiler)
     # torch.profiler has no strides for sparse tensors
@@ -85,8 +91,94 @@ def test_the_same_shapes_of_tensors_with_as_many_elements():
     assert [pair for pair in zip(mine, theirs) if pair[0] != pair[1]] == []
 
 
+class _Sized(torch.Tensor):
+    """A tensor whose size is asked of Python code, each time."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), strides=inner.stride(), dispatch_sizes_strides_policy="sizes")
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        aten, answers = torch.ops.aten, {}
+        if isinstance(args[0], cls):
+            inner = args[0].inner
+            answers = {aten.size.default: inner.shape, aten.sym_size.default: inner.shape, aten.stride.default: inner.stride(),
+                       aten.sym_stride.default: inner.stride(), aten.dim.default: inner.dim(), aten.is_contiguous.default: True}
+        plain = [one.inner if isinstance(one, cls) else one for one in args]
+        out = answers[function] if function in answers else function(*plain, **(kwargs or {}))
+        return cls(out) if isinstance(out, torch.Tensor) else out
+
+
+def test_reading_a_tensor_that_python_code_describes_records_no_ops_of_that_code():
+    def run(profiler):
+        one = _Sized(torch.ones(3, 4))
+        with silence(), profiler.profile(record_shapes=True) as prof:
+            one + one
+        return [(event.name, event.input_shapes) for event in prof.events()]
+
+    assert run(ours) == run(torch.profiler)
+
+
+class _Unreadable(_Sized):
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.size.default, torch.ops.aten.sym_size.default):
+            raise ValueError("its size is secret")
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_an_op_whose_inputs_cannot_be_read_is_recorded_and_the_next_one_has_its_own_shapes(memory):
+    two, three, secret = torch.ones(6, 2), torch.ones(4, 3), _Unreadable(torch.ones(2, 2))
+    with silence(), ours.profile(record_shapes=True, profile_memory=memory) as prof:
+        for first, second in ((two, two), (three, secret), (three, two)):
+            try:
+                torch.atan2(first, second)
+            except (RuntimeError, ValueError):
+                pass
+    shapes = [event.input_shapes for event in prof.events() if event.name == "aten::atan2"]
+    assert shapes == [[[6, 2], [6, 2]], [], [[4, 3], [6, 2]]]
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_an_input_without_a_shape(layout):
+    def run(profiler):
+        nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
+        with silence(), profiler.profile(record_shapes=True, with_flops=True, profile_memory=True) as prof:
+            nested + nested
+            nested.unbind()
+        node = next(node for node in prof.profiler.kineto_results.experimental_event_tree() if node.name == "aten::add")
+        events = [event for event in prof.events() if event.name != "[memory]"]
+        return [(event.name, event.input_shapes, event.flops) for event in events], node.extra_fields.inputs[:2]
+
+    assert run(ours) == run(torch.profiler)
+
+
+def test_the_same_dtypes_in_the_event_tree_and_in_the_trace(tmp_path):
+    def run(profiler):
+        dtypes = sorted({one for one in vars(torch).values() if isinstance(one, torch.dtype)}, key=str)
+        tensors = [torch.zeros(6, dtype=torch.uint8).view(dtype) for dtype in dtypes if dtype.itemsize == 1 and dtype.is_floating_point]
+        path = tmp_path / f"{profiler.__name__}.json"
+        with silence(), profiler.profile(record_shapes=True, profile_memory=True) as prof:
+            for one in tensors:
+                one.view(2, 3)
+        prof.export_chrome_trace(str(path))
+        nodes = [node for node in prof.profiler.kineto_results.experimental_event_tree() if node.name == "aten::view"]
+        assert len(nodes) == len(tensors)
+        texts = [event["args"]["Input type"] for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "aten::view"]
+        return [(str(node.extra_fields.inputs[0].dtype), node.extra_fields.inputs[0].sizes) for node in nodes], texts
+
+    assert run(ours) == run(torch.profiler)
+
+
 def rows_of(prof, **grouping):
-    return [(row.key, row.count, str(row.input_shapes) if grouping else "") for row in prof.key_averages(**grouping)]
+    """Without CUDA's own calls, which torch.profiler records even if it is asked for the CPU only."""
+    rows = [row for row in prof.key_averages(**grouping) if not row.key.startswith("cuda")]
+    return [(row.key, row.count, str(row.input_shapes) if grouping else "") for row in rows]
 
 
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - MORE_THREADS))
@@ -99,7 +191,8 @@ def test_the_same_averages_in_the_same_order(name):
 @pytest.mark.parametrize("name", ["mlp_training", "convolutions", "recurrent", "derivatives", "optimizers"])
 def test_the_same_memory(name):
     def by_op(prof):
-        return [(row.key, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in prof.key_averages() if row.key != "[memory]"]
+        return [(row.key, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in prof.key_averages()
+                if row.key != "[memory]" and not row.key.startswith("cuda")]
 
     theirs, mine = (record(profiler, name, profile_memory=True) for profiler in (torch.profiler, ours))
     assert by_op(mine) == by_op(theirs)
@@ -171,6 +264,7 @@ def test_the_same_events_in_kinetos_form(name):
     asked = ("name activity_type shapes structured_input_shapes structured_input_strides dtypes kwinputs extra_meta nbytes scope is_async "
              "is_user_annotation is_python_function is_hidden_event cuda_elapsed_us privateuse1_elapsed_us python_id python_module_id "
              "python_parent_id").split()
+    asked = [one for one in asked if hasattr(torch._C._autograd._KinetoEvent, one)]  # some are new in PyTorch 2.13
 
     def of(profiler):
         events = record(profiler, name, record_shapes=True).profiler.kineto_results.events()

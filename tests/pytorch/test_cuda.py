@@ -38,6 +38,7 @@ def profiled(profiler):
 
 @pytest.fixture(scope="module")
 def rows():
+    ours._FRAMEWORK._said_no_kernels = False  # other tests may have caused it
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         mine = profiled(ours)

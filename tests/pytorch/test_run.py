@@ -138,6 +138,16 @@ def test_a_program_that_fails(tmp_path, end, code):
     assert "aten::linear" in names(tmp_path / "run.mtp")
 
 
+def test_that_ops_are_missing_is_said_if_python_ignores_its_environment(tmp_path):
+    (tmp_path / "ops.py").write_text("import torch\ntorch.ones(4).erfinv()\n")
+    for options, words in (([], "its Python functions and PyTorch's ops are not recorded"), (["--no-python"], "PyTorch's ops are not recorded"),
+                           (["--no-python", "--no-torch"], None)):
+        done = subprocess.run([MTPROF, "run", *options, sys.executable, "-I", "ops.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0 and (words in done.stderr if words else "are not recorded" not in done.stderr), done.stderr
+    done = run(tmp_path, "import torch\ntorch.ones(4).erfinv()\n", "--no-python")
+    assert "aten::erfinv" in names(tmp_path / "run.mtp") and "not recorded" not in done.stderr, done.stderr
+
+
 def test_a_program_that_is_killed(tmp_path):
     done = run(tmp_path, TRAIN.format(workers=0, end="import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
     assert done.returncode == -signal.SIGKILL
@@ -161,6 +171,26 @@ print({row.key: row.count for row in prof.key_averages()}["aten::erfinv"])
     done = run(tmp_path, script, "--memory")
     assert done.returncode == 0 and done.stdout == "1\n", done.stderr
     assert "aten::erfinv" in names(tmp_path / "run.mtp")
+
+
+def test_steps_are_there_once_if_the_program_has_those_of_torch_profiler(tmp_path):
+    script = """
+import torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
+with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)) as prof:
+    for step in range(6):
+        torch.ones(4).erfinv()
+        optimizer.step()
+        prof.step()
+print(sum(event.name.startswith("ProfilerStep#") for event in prof.events()))
+"""
+    done = run(tmp_path, script)
+    assert done.returncode == 0 and done.stdout == plain(tmp_path, script).stdout, done.stderr
+    told = subprocess.run([MTPROF, "steps", "--json", "run.mtp"], cwd=tmp_path, capture_output=True, text=True)
+    # The program's first one ends with the first step of the optimizer; a program without one has all of them.
+    assert [step["step"] for step in json.loads(told.stdout)["steps"]] == list(range(7)), told.stdout
+    assert run(tmp_path, script.replace("optimizer.step()", "pass"), "-o", "infer.mtp").returncode == 0
+    assert len([name for name in names(tmp_path / "infer.mtp") if name.startswith("ProfilerStep#")]) == 7
 
 
 def test_a_program_that_uses_mtprof_itself(tmp_path):

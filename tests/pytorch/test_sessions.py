@@ -1,16 +1,20 @@
 """mtprof.pytorch in use: schedules, threads, processes, beside torch.profiler, and after errors."""
+import gc
 import json
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import warnings
+import weakref
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-pytorch` fetches it")
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+import mtprof  # noqa: E402
 import mtprof.pytorch as profiler  # noqa: E402
 from compare import silence  # noqa: E402
 
@@ -104,6 +108,37 @@ def test_torch_profiler_around_ours():
         with profiler.profile() as mine:
             torch.ones(64).sin()
     assert "aten::sin" in names(theirs) and "aten::sin" in names(mine)
+
+
+def test_a_loop_that_ends_its_profile_early_goes_on_stepping():
+    def run(which):
+        prof, found = which.profile(), []
+        prof.step()
+        prof.start()
+        for number in range(1, 5):
+            torch.ones(number)
+            if number == 2:
+                prof.stop()
+            prof.step()
+            found.append(prof.step_num)
+        return found, [name for name in names(prof) if name == "aten::ones"]
+
+    with silence():
+        assert run(profiler) == run(torch.profiler) == ([2, 3, 4, 5], ["aten::ones"] * 2)
+
+
+def test_stacks_name_the_functions_of_their_own_cycle_though_functions_come_and_go():
+    """Each cycle runs a function that exists no longer in the next, which has another one at the same address."""
+    def run_another(number):
+        names = {"torch": torch}
+        exec(f"def f{number}():\n    torch.zeros(1)", names)
+        names.pop(f"f{number}")()
+
+    prof = profiler.profile(with_stack=True, acc_events=True)
+    for number in range(30):
+        with prof:
+            run_another(number)
+    assert [event.stack[0].split(":")[-1] for event in prof.events() if event.name == "aten::zeros"] == [f"f{k}" for k in range(30)]
 
 
 def test_all_threads_are_recorded_also_with_memory_and_stacks():
@@ -293,3 +328,32 @@ def test_the_modules_of_torch_profiler_know_our_events(capsys):
     assert MemoryProfile(prof.profiler.kineto_results).timeline
     assert profiler._pattern_matcher.report_all_anti_patterns is report_all_anti_patterns
     assert profiler._utils.BasicEvaluation is BasicEvaluation and profiler._memory_profiler.MemoryProfile is MemoryProfile
+
+
+def test_that_kernels_are_missing_is_said_once_whatever_was_profiled_before():
+    framework, said = type(profiler._FRAMEWORK)(), []
+    for activities in (mtprof.CPU, mtprof.CPU | mtprof.NPU, mtprof.CPU | mtprof.NPU):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            framework.attach({"activities": activities})
+            framework.detach()
+        said.append(sum("not the kernels" in str(warning.message) for warning in told))
+    assert said == [0, 1, 0]
+
+
+@pytest.mark.parametrize("options", [{"with_stack": True}, {"with_modules": True}])
+def test_modules_and_optimizers_live_no_longer_for_being_profiled(options):
+    """The numbers of those that came before stay: another module at the address of one that is gone is another module."""
+    alive = []
+    with profiler.profile(record_shapes=True, profile_memory=True, **options) as prof:
+        for k in range(6):
+            model = torch.nn.Linear(2 + k, 2)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model(torch.ones(1, 2 + k)).sum().backward()
+            optimizer.step()
+            alive += [weakref.ref(model), weakref.ref(optimizer)]
+            del model, optimizer
+        gc.collect()
+        assert [ref() for ref in alive] == [None] * len(alive)
+    names = {event.name for event in prof.events()} | {row.key for row in prof.key_averages(include_python_functions=True)}
+    assert {f"nn.Module: Linear_{k}" for k in range(6)} <= names

@@ -249,6 +249,28 @@ static void long_names_do_not_fill_a_ring_nor_one_on_a_full_disk(void **state)
     assert_true(full.kept[0] * 2 >= fits.kept[0] && full.kept[1] < 200);
 }
 
+/* A new epoch would have no memory for names either: beginning one for each name would evict all records. */
+static void a_ring_without_memory_for_names_keeps_its_records(void **state)
+{
+    (void)state;
+    const int count = 5000;
+    mtp_profile_config c = ring_config(false);
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < count; i++) {
+        if (i == 10)
+            mtp__fault_plan(1u << MTP__FAULT_ALLOC, 1, true);
+        scope_text("name without memory %llu", (unsigned long long)i * 1000);
+    }
+    assert_true(mtp__fault_stop() > 0);
+    scope_text("name with memory %llu", 1);
+    assert_ok(mtp_profile_stop(prof));
+    assert_balanced(prof);
+    mtp_ledger l = ledger_of(prof);
+    assert_in_range(l.kept, 2 * count, 2 * count + 3);
+    assert_in_range(l.lost_definitions, 1, count);
+    mtp_profile_destroy(prof);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +281,7 @@ int main(void)
         TEST(ops_named_by_text_are_the_sessions),
         TEST(lost_definitions_are_reported),
         TEST(long_names_do_not_fill_a_ring_nor_one_on_a_full_disk),
+        TEST(a_ring_without_memory_for_names_keeps_its_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

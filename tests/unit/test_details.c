@@ -302,7 +302,7 @@ static void any_number_of_run_time_names_cannot_fill_the_process(void **state)
 
 typedef struct fake_stack {
     uint64_t frame[300];
-    uint32_t depth, claims, described;
+    uint32_t depth, claims, captured, described;
     int user_wrong;
 } fake_stack;
 
@@ -312,6 +312,7 @@ static uint32_t fake_capture(void *user, uint64_t *frames, uint32_t room)
 {
     fake_stack *f = user;
     f->user_wrong += f != &fake;
+    f->captured++;
     uint32_t n = f->depth < room ? f->depth : room;
     memcpy(frames, f->frame, n * sizeof *frames);
     return f->claims != 0 ? f->claims : n;
@@ -455,6 +456,25 @@ static void every_stack_of_a_walk_is_what_was_captured(void **state)
     assert_ok(mtp_stack_provider_set(NULL));
 }
 
+/* Also by the op that finds its chunk full. */
+static void a_stack_is_captured_once_for_each_op(void **state)
+{
+    (void)state;
+    const uint64_t frame[] = {3, 2, 1};
+    const int count = 2000;
+    fake_is(3, frame);
+    start_stacks();
+    for (int i = 0; i < count; i++) {
+        mtp_op op = MTP_OP_INIT(MTP_NAME("op"));
+        mtp_op_begin(&op);
+        mtp_op_end(&op);
+    }
+    assert_int_equal(fake.captured, count);
+    read_back();
+    close_it();
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
 static void frames_are_described_once_per_recording(void **state)
 {
     (void)state;
@@ -535,6 +555,34 @@ static void a_provider_that_records_is_refused_and_counted(void **state)
     assert_int_equal(l.dropped_by[MTP_DROP_REENTRANT], 30);
     assert_int_equal(l.kept, 21);
     assert_int_equal(l.emitted, 51);
+    close_it();
+    assert_ok(mtp_stack_provider_set(NULL));
+}
+
+static uint32_t allocating_capture(void *user, uint64_t *frames, uint32_t room)
+{
+    (void)user, (void)frames, (void)room;
+    mtp_memory_event(MTP_DEVICE_CPU, &meddled, 64, 64, 0);
+    mtp_memory_event(MTP_DEVICE_CPU, &meddled, -64, 0, 0);
+    return 0;
+}
+
+/* As the collector of malloc sees it, when an unwinder or a provider allocates for the record. */
+static void what_a_provider_allocates_is_not_counted_as_lost(void **state)
+{
+    (void)state;
+    mtp_stack_provider p = {sizeof p, allocating_capture, fake_describe, NULL};
+    mtp_profile_config c = test_config(NULL);
+    c.with_stack = c.profile_memory = true;
+    assert_ok(mtp_stack_provider_set(&p));
+    prof = test_start(&c);
+    MTP_SCOPE ("outer") {
+        mtp_memory_event(MTP_DEVICE_CPU, &prof, 32, 32, 0);
+    }
+    read_back();
+    mtp_ledger l = ledger_of(prof);
+    assert_int_equal(l.dropped, 0);
+    assert_int_equal(l.kept, 4); /* begin, end, the program's memory, the profile's step */
     close_it();
     assert_ok(mtp_stack_provider_set(NULL));
 }
@@ -708,9 +756,11 @@ int main(void)
         TEST(any_number_of_run_time_names_cannot_fill_the_process),
         TEST(a_provider_s_stacks_become_a_tree_of_frames),
         TEST(every_stack_of_a_walk_is_what_was_captured),
+        TEST(a_stack_is_captured_once_for_each_op),
         TEST(frames_are_described_once_per_recording),
         TEST(deep_stacks_and_lying_providers_are_bounded),
         TEST(a_provider_that_records_is_refused_and_counted),
+        TEST(what_a_provider_allocates_is_not_counted_as_lost),
         TEST(native_stacks_lead_to_the_caller),
         TEST(describing_survives_addresses_that_are_nothing),
         TEST(others_record_while_a_frame_is_described),

@@ -147,6 +147,7 @@ static void values_that_are_abi_stay_as_they_are(void **state)
     assert_int_equal(MTP_COMPLEX128, 12);
     assert_int_equal(MTP_UINT16, 13);
     assert_int_equal(MTP_QINT32, 23);
+    assert_int_equal(MTP_FLOAT4_E2M1FN_X2, 25);
     assert_int_equal(MTP_SCOPE_OVERHEAD, 7);
     assert_int_equal(MTP_INPUT_TEXT, 7);
     assert_int_equal(MTP_MEMORY_UNKNOWN, 7);

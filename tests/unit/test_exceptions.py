@@ -13,6 +13,8 @@ INCLUDE, LIB = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).re
 
 PROGRAM = r"""
 #include <mtprof.h>
+#include <pthread.h>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -106,14 +108,47 @@ static int others_throw(void)
     return plain();
 }
 
+static uint64_t frame;
+static uint32_t capture(void *, uint64_t *frames, uint32_t) { frames[0] = frame; maybe_throw("capture"); return 1; }
+static void describe(void *, uint64_t, char *out, size_t room) { std::snprintf(out, room, "f.py:1:f"); maybe_throw("describe"); }
+static void one_scope(void) { MTP_SCOPE("scope") {} }
+
+/* The frame is known: only capture is called; it is not: only describe throws. */
+static int a_stack_provider_throws(void)
+{
+    mtp_stack_provider p = {sizeof p, capture, [](void *, uint64_t, char *out, size_t room) { std::snprintf(out, room, "f.py:1:f"); }, NULL};
+    mtp_stack_provider q = {sizeof q, [](void *, uint64_t *frames, uint32_t) { frames[0] = ++frame; return 1u; }, describe, NULL};
+    for (const mtp_stack_provider &one : {p, q}) {
+        mtp_profile_config c = MTP_PROFILE_CONFIG_INIT;
+        mtp_profile *prof;
+        mtp_ledger l = MTP_LEDGER_INIT;
+        sigset_t blocked;
+        int cancel;
+        c.with_stack = true;
+        CHECK(mtp_stack_provider_set(&one) == MTP_OK);
+        CHECK(mtp_profile_create(&c, &prof) == MTP_OK);
+        CHECK(mtp_profile_start(prof) == MTP_OK);
+        CHECK(throws(one_scope));
+        one_scope();
+        pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancel);
+        CHECK(!sigismember(&blocked, SIGUSR1) && cancel == PTHREAD_CANCEL_ENABLE);
+        CHECK(mtp_profile_stop(prof) == MTP_OK);
+        CHECK(mtp_profile_ledger(prof, &l) == MTP_OK && l.kept == 3 && l.emitted == l.kept + l.dropped);
+        mtp_profile_destroy(prof);
+    }
+    return 0;
+}
+
 int main(int, char **argv)
 {
+    if (!std::strcmp(argv[1], "a_stack_provider_throws")) return a_stack_provider_throws();
     if (!std::strcmp(argv[1], "ready_throws_in_stop")) return ready_throws_in_stop();
     if (!std::strcmp(argv[1], "ready_throws_in_step")) return ready_throws_in_step();
     return others_throw();
 }
 """
-CASES = ("ready_throws_in_stop", "ready_throws_in_step", "others_throw")
+CASES = ("ready_throws_in_stop", "ready_throws_in_step", "others_throw", "a_stack_provider_throws")
 
 
 def main():

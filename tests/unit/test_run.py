@@ -84,10 +84,11 @@ def not_programs(folder):
             [MTPROF, verb, o + "=1"], capture_output=True, text=True).stderr]
         check(f"the_options_in_the_help_of_{verb}_exist", refused == [], refused)
     for options, words in (([], "which program"), (["-o", "x.py", "true"], ".mtp"), (["--budget", "1", "true"], "--budget"),
+                           (["--budget", "2T", "true"], "--budget '2T'"),
                            (["--steps", "5:5", "true"], "--steps"), (["--delay", "x", "true"], "--delay"),
                            (["--wait", "-o", "x.mtp", "true"], "trigger"), (["--shapes", "--wait", "true"], "trigger"), (["--nonsense", "true"], "--nonsense")):
         told = subprocess.run([MTPROF, "run", *options], capture_output=True, text=True, cwd=folder)
-        check(f"wrong_usage_{options[:1]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
+        check(f"wrong_usage_{options[:2]}_is_2", told.returncode == 2 and words in told.stderr and told.stdout == "", told)
 
 
 @test
@@ -241,6 +242,15 @@ def terminal(folder):
     check("a_terminal_is_told_what_happens", "recording into run.mtp" in text, text)
 
 
+HELPER = '''
+import subprocess, sys
+code = "import sys, time; print(flush=True); sys.stdin.read(); time.sleep(0.03)"
+helper = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+helper.stdout.readline()
+helper.returncode = 0  # nobody waits for it
+'''
+
+
 @test
 def odd_programs(folder):
     if STATIC:
@@ -253,6 +263,10 @@ def odd_programs(folder):
     check("a_daemon_is_not_waited_for_and_it_is_said", done.code == 0 and
           ("still running" in done.err or "still being recorded" in done.err) and  # the latter if it had recorded nothing before
           any(n.startswith("o.mtp.workers/") for n in done.spools), done)
+    (folder / "helper.py").write_text(HELPER)  # as the resource tracker of multiprocessing
+    done = run(folder, PYTHON, folder / "helper.py", options=["-o", "helper.json"])
+    check("a_helper_that_ends_after_the_program_is_in_the_trace_and_is_not_called_running", done.code == 0 and "of 2 processes" in done.err and
+          "still" not in done.err and not (folder / "helper.json.workers").exists(), done)
     done = run(folder, PROGRAM, "profile", str(folder / "own.mtp"), options=["-o", "p.mtp"])
     own = Done(0, "", "", folder)
     own.spools = {"own.mtp": folder / "own.mtp"}
@@ -526,6 +540,27 @@ def on_demand(folder):
         check(f"that_{words.replace(' ', '_')}_is_said", words in told.stderr and told.returncode in (2, 3), told)
 
 
+LATE = '''
+import os, socket, time
+os.mkdir("mtprof", 0o700)
+def door(name):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    s.bind(name)
+    return s
+name = "mtprof/%d.sock" % os.getpid()
+door(name).close()  # as if the program had closed all descriptors
+print("ready", flush=True)
+time.sleep(1)
+s = door("new")
+s.listen()
+os.rename("new", name)
+while True:
+    c = s.accept()[0]
+    c.recv(4096)
+    c.sendall(b"error it was asked\\n")
+'''
+
+
 @test
 def listening(folder):
     """Programs with libmtprof that listen by themselves; their forks do, too; whatever they close."""
@@ -536,6 +571,13 @@ def listening(folder):
     program.kill()
     program.communicate()
     check("a_killed_process_leaves_no_trace_in_the_list", str(program.pid) not in listed(), listed())
+    program = subprocess.Popen([PYTHON, "-c", LATE], cwd=folder, stdout=subprocess.PIPE)
+    program.stdout.readline()
+    told = subprocess.run([MTPROF, "trigger", str(program.pid), "-o", "late.mtp"], capture_output=True, text=True, cwd=folder,
+                          env=environment(XDG_RUNTIME_DIR=str(folder)))
+    check("one_whose_socket_is_closed_is_asked_until_it_listens_again", "it was asked" in told.stderr, told)
+    program.kill()
+    program.communicate()
     code = "import os, time\nos.closerange(3, 100)\nf = [os.open('/dev/null', 0) for i in range(8)]\nprint('ready', flush=True)\n" \
            "if os.fork() == 0:\n  open('child', 'w').write(str(os.getpid()))\n" \
            "def f(): pass\nt = time.time()\nwhile time.time() < t + 9: f()\nos._exit(0)"

@@ -9,13 +9,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/plain.h"
 #include "cli/run/run.h"
 
 enum {
     ROWS = 15,
-    COMMAND_ROOM = 44 /* of the command line as it is shown */
+    COMMAND_ROOM = 44, /* of the command line as it is shown */
+    WAITS = 100,       /* of WAIT_NS, for what ends with the program */
+    WAIT_NS = 5000000
 };
 
 typedef struct spool {
@@ -30,12 +33,26 @@ typedef struct found {
     uint64_t bytes, live;
     mtp_ledger lost; /* sums */
     bool is_gone;    /* the folder: somebody removed it */
+    int waits;       /* so far */
 } found;
 
 static bool is_empty(const spool *s)
 {
     const mtp_trace_info *i = &s->info;
     return s->readable && i->spans == 0 && i->memory_events == 0 && i->instants == 0 && i->flows == 0;
+}
+
+/* What ends because the program has ended, such as the resource tracker of multiprocessing, does so a moment later. All
+ * together are given half a second; a daemon does not end. */
+static bool stays_live(found *f, const char *path)
+{
+    const struct timespec moment = {.tv_nsec = WAIT_NS};
+    bool live;
+    while ((live = run_is_live(path)) && f->waits < WAITS) {
+        nanosleep(&moment, NULL);
+        f->waits++;
+    }
+    return live;
 }
 
 static void add(found *f, const char *folder, const char *name)
@@ -53,7 +70,7 @@ static void add(found *f, const char *folder, const char *name)
     *s = (spool){.info = MTP_TRACE_INFO_INIT};
     if (snprintf(s->path, sizeof s->path, "%s/%s", folder, name) >= (int)sizeof s->path)
         return;
-    s->live = run_is_live(s->path);
+    s->live = stays_live(f, s->path);
     s->readable = mtp_trace_file_info(s->path, &options, &s->info) == MTP_OK;
     if (is_empty(s) && !s->live)
         unlink(s->path);

@@ -10,9 +10,9 @@
  * reported as allocated after the allocator has handed it out, and as freed before it is taken back: between the
  * two, no other thread can have it.
  *
- * Not reported: what libmtprof itself allocates, known by the caller's address; and what the C library allocates
- * while a thread makes its first record. Signal handlers: as the allocator itself, which must not be called
- * there.
+ * Not reported: what libmtprof itself allocates, known by the caller's address; what is allocated for it while it reads
+ * a stack (memory_again of record/events.c); and what the C library allocates while a thread makes its first record.
+ * Signal handlers: as the allocator itself, which must not be called there.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ static struct {
     bool needed; /* something can: see mtp_run_needed() */
     bool is_program;            /* what the user named, not a process that it started */
     bool is_python, has_python; /* the program is an interpreter; it has attached itself */
+    bool has_torch;             /* so has its PyTorch */
     uint64_t step;
     mtp_op step_scope;
 } run = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -167,20 +169,38 @@ static void remove_if_empty(void)
         unlink(spool);
 }
 
+static int is_pytorch(struct dl_phdr_info *library, size_t size, void *user)
+{
+    (void)size, (void)user;
+    return strstr(library->dlpi_name, "/libtorch_cpu.so") != NULL;
+}
+
+/* Whatever sitecustomize.py attaches, if that did not run. */
+static void note_missing(void)
+{
+    if (!run.is_python || run.has_python || run.has_torch)
+        return;
+    bool functions = run.options.python, ops = run.options.torch && dl_iterate_phdr(is_pytorch, NULL) != 0;
+    if (functions || ops)
+        mtp__run_note(&run.options,
+                      "%s are not recorded: the interpreter was told to ignore its environment (-I, -E or "
+                      "-S), or was started with another PYTHONPATH",
+                      !ops        ? "its Python functions"
+                      : functions ? "its Python functions and PyTorch's ops"
+                                  : "PyTorch's ops");
+}
+
 static void at_exit(void)
 {
     if (run.pid != getpid())
-        return; /* a child made by vfork or clone */
+        return;     /* a child made by vfork or clone */
+    note_missing(); /* without the lock: it waits for the dynamic linker, whose holder may wait for us */
     pthread_mutex_lock(&run.lock);
     mtp_op_end(&run.step_scope);
     run.step_scope.token = 0;
     end();
     if (run.profile != NULL)
         remove_if_empty();
-    if (run.is_python && run.options.python && !run.has_python)
-        mtp__run_note(&run.options,
-                      "its Python functions are not recorded: the interpreter was told to ignore its "
-                      "environment (-I, -E or -S), or was started with another PYTHONPATH");
     if (run.options.by_steps && run.step == 0 && run.has_python)
         mtp__run_note(&run.options, "no training step was seen, so --steps recorded nothing here");
     else if (run.options.by_steps && run.has_python && run.step < run.options.first_step)
@@ -369,6 +389,7 @@ uint32_t mtp_run_hook(void (*begin_hook)(uint32_t recording), void (*end_hook)(v
         return 0;
     hook.begin = begin_hook;
     hook.end = end_hook;
+    run.has_torch = true;
     mtp_run_needed(); /* a program may load Python when it has begun */
     if (mtp_watch_add(hook_begin, hook_end, NULL) != MTP_OK)
         return 0;

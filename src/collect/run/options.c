@@ -18,7 +18,8 @@ static void read_word(mtp__run_options *o, const char *word, const char *value)
         const char *word;
         bool *flag;
     } flags[] = {{"shapes", &o->shapes}, {"memory", &o->memory}, {"stacks", &o->stacks},
-                 {"python", &o->python}, {"newest", &o->newest}, {"wait", &o->wait}};
+                 {"python", &o->python}, {"torch", &o->torch},   {"newest", &o->newest},
+                 {"wait", &o->wait}};
     const struct {
         const char *word;
         uint64_t *number;

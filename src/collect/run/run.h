@@ -28,7 +28,7 @@ MTP_API uint32_t mtp_run_hook(void (*begin)(uint32_t recording), void (*end)(voi
 
 /* agent.c, for the rest of this folder */
 typedef struct mtp__run_options {
-    bool shapes, memory, stacks, python, newest, wait, by_steps;
+    bool shapes, memory, stacks, python, torch, newest, wait, by_steps;
     uint64_t budget;              /* bytes; 0: the default */
     uint64_t from_ns, until_ns;   /* CLOCK_MONOTONIC; 0: none */
     uint64_t first_step, no_step; /* by_steps: from the first up to, not including, the second */

@@ -17,6 +17,9 @@ extern "C" {
  * it detaches, with the same flags. Ops that are running are not recorded. Returns the flags that took effect. */
 MTP_API unsigned mtp_torch_attach(unsigned flags);
 MTP_API void mtp_torch_detach(unsigned flags);
+/* Any thread. The caller marks the program's steps: from now on those of PyTorch's own profiler, which the program may use,
+ * are not recorded, since each step would be there twice. */
+MTP_API void mtp_torch_hide_steps(void);
 /* Callbacks that only read the clock: what any profiler of this kind costs at least (bench/bench_pytorch.py). on: 0 ends
  * it. */
 MTP_API void mtp_torch_clock(int on, int with_inputs);

@@ -6,6 +6,12 @@
 #define NUMBERS_MOST 30 /* in a list: torch.profiler records no longer ones */
 #define TEXT_MOST 256   /* bytes of a text */
 
+/* Of later versions of PyTorch than the oldest whose headers we are compiled with. Its numbers reach files: they stay. */
+static mtp_dtype newer_dtype_of(int type)
+{
+    return type == 44 ? MTP_FLOAT8_E8M0FNU : type == 45 ? MTP_FLOAT4_E2M1FN_X2 : MTP_UNKNOWN;
+}
+
 static mtp_dtype dtype_of(c10::ScalarType type)
 {
     switch (type) {
@@ -56,7 +62,7 @@ static mtp_dtype dtype_of(c10::ScalarType type)
     case c10::kQInt32:
         return MTP_QINT32;
     default:
-        return MTP_UNKNOWN;
+        return newer_dtype_of((int)type);
     }
 }
 
@@ -114,7 +120,7 @@ static bool are_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides)
 static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs *to, mtp_pack *pack,
                                                               const c10::TensorImpl *t, bool brief)
 {
-    if (t == NULL || t == c10::UndefinedTensorImpl::singleton()) {
+    if (t == NULL || t == c10::UndefinedTensorImpl::singleton() || __builtin_expect(!has_sizes(t), 0)) {
         mtp_pack_none(pack);
         return;
     }
@@ -123,10 +129,6 @@ static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs 
         to->device = mtp__torch_device(t->device());
     if (to->with_identities)
         identify(to, t, dtype);
-    if (__builtin_expect(!has_sizes(t), 0)) {
-        mtp_pack_tensor(pack, dtype, 0, NULL, NULL);
-        return;
-    }
     c10::IntArrayRef sizes = t->sizes();
     bool is_strided = t->layout() == c10::kStrided; /* sparse tensors have no strides */
     bool with_strides = is_strided && !(brief && are_contiguous(sizes, t->strides()));
@@ -134,10 +136,10 @@ static inline __attribute__((always_inline)) void read_tensor(mtp__torch_inputs 
                     with_strides ? t->strides().data() : NULL);
 }
 
-/* Items of a list are tensors, for the reader of the trace: undefined ones have no dtype. */
+/* Items of a list are tensors, for the reader of the trace: undefined ones, and those without sizes, have no dtype. */
 static void read_item(mtp__torch_inputs *to, mtp_pack *pack, const c10::TensorImpl *t)
 {
-    if (t != c10::UndefinedTensorImpl::singleton()) {
+    if (t != c10::UndefinedTensorImpl::singleton() && has_sizes(t)) {
         read_tensor(to, pack, t, true);
         return;
     }
@@ -288,13 +290,13 @@ std::string mtp__torch_quoted(const std::string &text)
     return out + "\"";
 }
 
-/* Elements of the first tensor: most calls of an op that differ in shapes differ in it. */
+/* Elements of the first tensor: most calls of an op that differ in shapes differ in it. 0: only its own code knows them. */
 static inline uint64_t first_size(c10::ArrayRef<const c10::IValue> values)
 {
     if (values.empty() || !values[0].isTensor())
         return 0;
     const c10::TensorImpl *t = values[0].unsafeToTensorImpl();
-    return has_sizes(t) ? (uint64_t)t->numel() : 0;
+    return policy::is_plain(t) ? (uint64_t)t->numel() : 0;
 }
 
 static __attribute__((noinline)) mtp_pack *read_long(mtp__torch_inputs *to,
@@ -304,6 +306,15 @@ static __attribute__((noinline)) mtp_pack *read_long(mtp__torch_inputs *to,
         mtp_pack_init(&to->long_pack, to->long_word, MTP__TORCH_WORDS_LONG);
     read_values(to, &to->long_pack, values);
     return &to->long_pack;
+}
+
+/* After an exception: some of its words were replaced, but not noted as changed. */
+static __attribute__((noinline, cold)) mtp_pack *no_inputs(mtp__torch_inputs *to, mtp_pack *pack)
+{
+    to->identities = 0;
+    to->device = MTP_DEVICE_CPU;
+    mtp_pack_init(pack, pack->word, pack->room);
+    return pack;
 }
 
 mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
@@ -316,9 +327,17 @@ mtp_pack *mtp__torch_inputs_read(mtp__torch_inputs *to, uint32_t name,
     to->device = MTP_DEVICE_CPU;
     if (__builtin_expect(usual.pack.word == NULL, 0))
         mtp_pack_init(&usual.pack, usual.word, MTP__TORCH_WORDS);
-    if (!with_identities && !usual.pack.cut && read_usual(&usual.pack, values))
-        return &usual.pack;
-    if (!usual.pack.cut)
-        read_values(to, &usual.pack, values);
-    return __builtin_expect(usual.pack.cut, 0) ? read_long(to, values) : &usual.pack;
+    mtp_pack *pack = usual.pack.cut ? &to->long_pack : &usual.pack;
+    try { /* a tensor subclass's sizes and device may be Python code, which raises */
+        if (!with_identities && !usual.pack.cut && read_usual(&usual.pack, values))
+            return &usual.pack;
+        if (!usual.pack.cut)
+            read_values(to, &usual.pack, values);
+        if (__builtin_expect(!usual.pack.cut, 1))
+            return &usual.pack;
+        pack = &to->long_pack;
+        return read_long(to, values);
+    } catch (...) {
+        return no_inputs(to, pack);
+    }
 }

@@ -98,6 +98,14 @@ uint32_t kind_of(at::RecordScope scope)
                                                          : MTP_SCOPE_OP;
 }
 
+std::atomic<bool> steps_are_hidden; /* set once; which step is the last one shown does not matter */
+
+inline bool is_hidden_step(const char *name)
+{
+    static const char prefix[] = "ProfilerStep#";
+    return steps_are_hidden.load(std::memory_order_relaxed) && strncmp(name, prefix, sizeof prefix - 1) == 0;
+}
+
 /* Members of the event's JSON object, as torch.profiler shows the keywords of _RecordFunctionFast. */
 std::string keywords_of(const at::RecordFunction &call)
 {
@@ -169,6 +177,8 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction &call)
     const char *name = call.name();
     mtp_op op = MTP_OP_INIT(0);
     op.kind = kind_of(call.scope());
+    if (op.kind == MTP_SCOPE_USER && is_hidden_step(name))
+        return nullptr;
     op.sequence = call.seqNr();
     if (op.kind !=
         MTP_SCOPE_USER) /* names made by the program, perhaps of numbers, are kept for the session only */
@@ -276,6 +286,11 @@ void mtp_torch_detach(unsigned flags)
     users.inputs -= (flags & MTP_TORCH_INPUTS) != 0;
     users.memory -= (flags & MTP_TORCH_MEMORY) != 0;
     apply();
+}
+
+void mtp_torch_hide_steps(void)
+{
+    steps_are_hidden.store(true, std::memory_order_relaxed);
 }
 
 void mtp_torch_clock(int on, int with_inputs)

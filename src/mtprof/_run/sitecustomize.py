@@ -87,6 +87,8 @@ def _count_steps():
     first = []
 
     def stepped(optimizer, args, kwargs):
+        if not first and _torch is not None and _torch.collector is not None:
+            _torch.collector.hide_steps()
         if not first or first[0]() is None:
             first[:] = [weakref.ref(optimizer)]
         if first[0]() is optimizer:

@@ -48,13 +48,15 @@ class _EventType(Alike, IntEnum):
 # The frameworks' names of mtp_dtype, and of the texts that traces have for them.
 _DTYPES = {1: "float32", 2: "float64", 3: "float16", 4: "bfloat16", 5: "int64", 6: "int32", 7: "int16", 8: "int8", 9: "uint8", 10: "bool",
            11: "complex64", 12: "complex128", 13: "uint16", 14: "uint32", 15: "uint64", 16: "complex32", 17: "float8_e5m2", 18: "float8_e4m3fn",
-           19: "float8_e5m2fnuz", 20: "float8_e4m3fnuz", 21: "qint8", 22: "quint8", 23: "qint32"}
+           19: "float8_e5m2fnuz", 20: "float8_e4m3fnuz", 21: "qint8", 22: "quint8", 23: "qint32",
+           24: "float8_e8m0fnu", 25: "float4_e2m1fn_x2"}
 _KINETO_DTYPES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "long int": "int64",
                   "int": "int32", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
                   "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "short unsigned int": "uint16",
                   "unsigned int": "uint32", "long unsigned int": "uint64", "c10::complex<c10::Half>": "complex32",
                   "c10::Float8_e5m2": "float8_e5m2", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
-                  "c10::Float8_e4m3fnuz": "float8_e4m3fnuz", "c10::qint8": "qint8", "c10::quint8": "quint8", "c10::qint32": "qint32"}
+                  "c10::Float8_e4m3fnuz": "float8_e4m3fnuz", "c10::qint8": "qint8", "c10::quint8": "quint8", "c10::qint32": "qint32",
+                  "c10::Float8_e8m0fnu": "float8_e8m0fnu", "c10::Float4_e2m1fn_x2": "float4_e2m1fn_x2"}
 _UNKNOWN = (0, 0, -1, -1, 0, -1, 0)  # a tensor with a known shape only
 
 

@@ -59,6 +59,14 @@ class profile(_home.profile, _KinetoProfile):
     # Records the ops of PyTorch: activities, schedule, on_trace_ready and the other arguments are documented there.
     __doc__ = _home.profile.__doc__
 
+    def _step(self) -> None:
+        if self._started:
+            super()._step()
+            return
+        # As in PyTorch, only counted: training loops go on stepping after the profile was stopped.
+        self.step_num += 1
+        self.current_action = self._prev_schedule_action = _home._checked_action(self.schedule(self.step_num))
+
 
 _count_optimizer_steps(_FRAMEWORK)
 

@@ -253,6 +253,12 @@ def attach(shapes=False, memory=False, quiet=False):
     return attached
 
 
+def hide_steps():
+    """For who marks the program's steps: those of PyTorch's own profiler are not recorded from now on."""
+    if _library is not None:
+        _library.mtp_torch_hide_steps()
+
+
 def _attach_itt(why):
     """PyTorch's own ITT ranges. They must be on before PyTorch is loaded: see mtprof/pytorch/__init__.py and `mtprof run`."""
     torch = sys.modules.get("torch")

@@ -30,7 +30,7 @@ class _PyTorch(Framework):
         self._attached: collector.Attached | None = None
         self._was_enabled = False
         self._fast: Any = None
-        self._is_quiet = False
+        self._is_quiet = self._said_no_kernels = False
 
     @property
     def package(self) -> ModuleType:
@@ -66,10 +66,11 @@ class _PyTorch(Framework):
         # PyTorch's own does nothing without torch.profiler; its libraries look the class up at each use.
         self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
         self._attached = collector.attach(shapes, bool(options.get("profile_memory")), quiet=self._is_quiet)
-        if not self._is_quiet and options["activities"] & mtprof.NPU:
+        self._is_quiet = True  # said once
+        if options["activities"] & mtprof.NPU and not self._said_no_kernels:
+            self._said_no_kernels = True
             warnings.warn("mtprof.pytorch records the ops that launch work on CUDA devices, and their memory, but not the kernels and "
                           "copies themselves: torch.profiler does", stacklevel=2)
-        self._is_quiet = True  # said once
 
     def detach(self) -> None:
         if self._fast is not None:
@@ -113,7 +114,8 @@ class _Input(ctypes.Structure):  # mtp_input
 _TENSOR = 1  # MTP_INPUT_TENSOR
 _DTYPES = {name: number for number, name in enumerate(  # MTP_DTYPE_LIST
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 uint16 uint32 uint64 complex32 "
-    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz qint8 quint8 qint32".split(), 1)}
+    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz qint8 quint8 qint32 "
+    "float8_e8m0fnu float4_e2m1fn_x2".split(), 1)}
 _READER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Input), ctypes.POINTER(_Identity))
 _tensors = count(1 << 47)  # a number for each that was read, as in src/collect/torch/inputs.h
 _numbers: deque[Any] = deque(maxlen=256)  # sizes and strides that libmtprof is about to copy

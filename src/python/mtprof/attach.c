@@ -38,7 +38,8 @@ static void begin_frames(void)
     if (with_functions && !mtpn_frames_may_follow())
         note("its Python functions are not recorded: another profiler follows them (sys.setprofile; for "
              "example cProfile)");
-    if (mtpn_frames_are_free() && mtpn_frames_begin(&recording_of_others, true, false) && with_functions)
+    if (mtpn_frames_are_free() && mtpn_frames_begin(&recording_of_others, NULL, true, false) &&
+        with_functions)
         mtpn_frames_follow();
     PyErr_Clear();
     PyErr_Restore(type, value, trace);

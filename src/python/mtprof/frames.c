@@ -2,8 +2,8 @@
  * functions and nn.Module calls as events.
  *
  * A frame's key packs its code object and instruction into one word. When a session first sees a key it asks
- * for its text; from then on the code object is held until the session ends, so that its address cannot be
- * reused.
+ * for its text; from then on the code object is held while the session keeps events with that key, so that its
+ * address cannot be reused.
  * Threads: capture runs on any thread, inside a recording call, with or without the GIL: PyTorch's ops run
  * without it. The frames of a thread that is inside such a call do not change, and hold their code. Calls are
  * followed on all threads that Python knows, by sys.monitoring (monitor.c). Where there is none, before Python
@@ -20,7 +20,7 @@
 
 static const void *taker; /* the session that owns this state, or NULL */
 static pid_t taker_pid;
-static PyObject *kept;                 /* list: code objects and modules held for this session */
+static PyObject *kept;                 /* dict: address of a code object -> itself; see mtpn_frames_begin */
 static PyObject *hidden[HIDDEN_FILES]; /* str: names of the profiler's own files */
 static unsigned hidden_count;
 static uint64_t hidden_bits[16];     /* a bit for the address of each */
@@ -32,7 +32,7 @@ static PyObject *function_names;     /* dict of this session: address of code or
 static PyObject *prefixes; /* list of str: prefixes to strip from file names; the first match wins */
 static Py_ssize_t
     prefixes_of; /* the length of sys.path then: recordings of `mtprof run` begin before it is complete */
-static PyObject *optimizers;           /* dict of this session: address of an optimizer -> itself */
+static PyObject *owners; /* dict of this session: address of a module or optimizer -> a weak reference to it */
 static bool following, with_functions; /* with_functions: not only modules */
 static bool monitored;                 /* following: by sys.monitoring, not by the profile hook */
 static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
@@ -138,6 +138,14 @@ static uint32_t capture(void *user, uint64_t *frames, uint32_t room)
 #define Py_IsFinalizing _Py_IsFinalizing
 #endif
 
+static bool keep_code(PyCodeObject *code)
+{
+    PyObject *key = PyLong_FromVoidPtr(code);
+    bool done = key != NULL && PyDict_SetItem(kept, key, (PyObject *)code) == 0;
+    Py_XDECREF(key);
+    return done;
+}
+
 static void describe(void *user, uint64_t frame, char *out, size_t room)
 {
     (void)user;
@@ -151,7 +159,7 @@ static void describe(void *user, uint64_t frame, char *out, size_t room)
     PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_Fetch(&type, &value, &trace);
     if (kept != NULL)
-        PyList_Append(kept, (PyObject *)code);
+        keep_code(code);
     text t = {out, room};
     put_file(&t, code->co_filename);
     put_bytes(&t, ":", 1);
@@ -284,7 +292,7 @@ static uint32_t function_name(PyCodeObject *code)
         put_number(&t, code->co_firstlineno);
         put_bytes(&t, "): ", 3);
         put_str(&t, code->co_name);
-        if (PyList_Append(kept, (PyObject *)code) == 0)
+        if (keep_code(code))
             id = keep_id(function_names, key, name);
     }
     Py_XDECREF(key);
@@ -299,11 +307,37 @@ static void open_function(PyCodeObject *code, uintptr_t of, owner who)
     open_call(with_functions && !hide ? function_name(code) : 0, MTP_SCOPE_PYTHON, hide, of, who);
 }
 
+/* Was this module or optimizer met before in this session? Not if the one that was had its address, and is gone. */
+static bool is_met(PyObject *address, PyObject *owner)
+{
+    PyObject *found = PyDict_GetItemWithError(owners, address), *met = found;
+    if (found == NULL)
+        return false;
+#if PY_VERSION_HEX >= 0x030d0000
+    if (PyWeakref_CheckRef(found) && PyWeakref_GetRef(found, &met) > 0)
+        Py_DECREF(met);
+#else
+    if (PyWeakref_CheckRef(found))
+        met = PyWeakref_GetObject(found);
+#endif
+    return met == owner;
+}
+
+/* Objects that cannot be referred to weakly live until the session ends. */
+static void meet(PyObject *address, PyObject *owner)
+{
+    PyObject *reference = PyWeakref_NewRef(owner, NULL);
+    if (reference == NULL)
+        PyErr_Clear();
+    PyDict_SetItem(owners, address, reference != NULL ? reference : owner);
+    Py_XDECREF(reference);
+}
+
 /* "nn.Module: Linear_0": modules of a class are numbered in order of first use. */
 static uint32_t module_name(PyObject *module, bool *is_new)
 {
     PyObject *key = PyLong_FromVoidPtr(module);
-    uint32_t id = key != NULL ? known(module_names, key) : 0;
+    uint32_t id = key != NULL && is_met(key, module) ? known(module_names, key) : 0;
     *is_new = id == 0;
     if (id == 0 && key != NULL) {
         const char *class_name = Py_TYPE(module)->tp_name, *dot = strrchr(class_name, '.');
@@ -315,7 +349,7 @@ static uint32_t module_name(PyObject *module, bool *is_new)
         if (more != NULL)
             PyDict_SetItemString(module_counts, class_name, more);
         Py_XDECREF(more);
-        PyList_Append(kept, module);
+        meet(key, module);
         id = keep_id(module_names, key, name);
     }
     Py_XDECREF(key);
@@ -349,13 +383,13 @@ static uint32_t builtin_name(PyMethodDef *function, PyObject *object)
     return id;
 }
 
-/* Is the optimizer new to this session? It is held from then on, so that its address cannot be reused. */
+/* Is the optimizer new to this session? */
 static bool meet_optimizer(PyObject *optimizer)
 {
     PyObject *key = PyLong_FromVoidPtr(optimizer);
-    bool is_new = key != NULL && PyDict_GetItemWithError(optimizers, key) == NULL;
-    if (is_new && !PyErr_Occurred())
-        PyDict_SetItem(optimizers, key, optimizer);
+    bool is_new = key != NULL && !is_met(key, optimizer) && !PyErr_Occurred();
+    if (is_new)
+        meet(key, optimizer);
     Py_XDECREF(key);
     PyErr_Clear();
     return is_new;
@@ -573,7 +607,7 @@ static void end(void)
     Py_CLEAR(function_names);
     memset(recent, 0, sizeof recent);
     Py_CLEAR(prefixes);
-    Py_CLEAR(optimizers);
+    Py_CLEAR(owners);
 }
 
 bool mtpn_frames_are_free(void)
@@ -588,19 +622,19 @@ const mtp_stack_provider *mtpn_frames_provider(void)
     return &provider;
 }
 
-bool mtpn_frames_begin(const void *session, bool functions, bool sets_provider)
+bool mtpn_frames_begin(const void *session, PyObject *code, bool functions, bool sets_provider)
 {
     end();
     taker = session;
     taker_pid = getpid();
-    kept = PyList_New(0);
+    kept = code != NULL ? Py_NewRef(code) : PyDict_New();
     module_names = PyDict_New();
     module_counts = PyDict_New();
     function_names = PyDict_New();
-    optimizers = PyDict_New();
+    owners = PyDict_New();
     with_functions = functions;
     if (kept == NULL || module_names == NULL || module_counts == NULL || function_names == NULL ||
-        optimizers == NULL || !set_prefixes()) {
+        owners == NULL || !set_prefixes()) {
         mtpn_frames_end(session);
         return false;
     }

@@ -39,8 +39,10 @@ PyObject *mtpn_trace_object(mtp_trace *trace); /* takes ownership */
 int mtpn_frames_init(PyObject *module);
 bool mtpn_frames_are_free(void); /* does no session of this process own them? */
 /* Before a session that wants them starts, GIL held. The session owns them until it ends. false: an exception
- * is set. sets_provider: stacks are Python's; else the caller has seen to that. */
-bool mtpn_frames_begin(const void *session, bool with_functions, bool sets_provider);
+ * is set. code: a dict that holds the code objects whose addresses are keys, of a session that goes on with its
+ * events when it begins again; NULL: they are held until it ends. sets_provider: stacks are Python's; else the caller
+ * has seen to that. */
+bool mtpn_frames_begin(const void *session, PyObject *code, bool with_functions, bool sets_provider);
 const mtp_stack_provider *mtpn_frames_provider(void);
 bool mtpn_frames_may_follow(void);                    /* or is another profiler in the way? */
 bool mtpn_frames_were_displaced(const void *session); /* has one taken over this thread meanwhile? */

@@ -8,9 +8,10 @@
 typedef struct session {
     PyObject_HEAD
     mtp_profile *prof;
-    bool with_stack, wants_frames, frames_on;
+    bool keeps_events, with_stack, wants_frames, frames_on;
     PyObject *trace_id;              /* callable or NULL */
     PyObject *on_warning;            /* callable or NULL */
+    PyObject *code;                  /* dict, or NULL: see mtpn_frames_begin */
     char next_id[MTP_TRACE_ID_ROOM]; /* returned by trace_id */
 } session;
 
@@ -117,6 +118,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     s->trace_id = trace_id == Py_None ? NULL : Py_XNewRef(trace_id);
     s->on_warning = warn == Py_None ? NULL : Py_XNewRef(warn);
+    s->keeps_events = keep;
     s->with_stack = stack;
     s->wants_frames = stack || modules;
     config.activities = (unsigned int)activities;
@@ -147,6 +149,7 @@ static int session_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(s->trace_id);
     Py_VISIT(s->on_warning);
+    Py_VISIT(s->code);
     return 0;
 }
 
@@ -155,6 +158,7 @@ static int session_clear(PyObject *self)
     session *s = (session *)self;
     Py_CLEAR(s->trace_id);
     Py_CLEAR(s->on_warning);
+    Py_CLEAR(s->code);
     return 0;
 }
 
@@ -209,7 +213,9 @@ static PyObject *session_start(PyObject *self, PyObject *unused)
             "Python functions and modules are not recorded; stop it before the profile starts",
             1) < 0)
         return NULL;
-    if (begins && !mtpn_frames_begin(s, s->with_stack, s->with_stack))
+    if (begins && s->keeps_events && s->code == NULL && (s->code = PyDict_New()) == NULL)
+        return NULL;
+    if (begins && !mtpn_frames_begin(s, s->code, s->with_stack, s->with_stack))
         return NULL;
     s->frames_on |= begins;
     mtp_status status = mtp_profile_start_trace(s->prof);

@@ -17,7 +17,7 @@
 #include "base/plain.h"
 #include "record/listen/listen.h"
 
-#define TRIES 5 /* a process that closed our descriptor opens another when it is asked */
+#define TRIES 25 /* a process that closed our descriptor opens another when asked, or within two seconds */
 #define TRY_NS 100000000
 #define PATIENCE_MS 5000
 #define BEGIN_MS 20000 /* a process may have much to prepare */
@@ -162,8 +162,8 @@ static mtp_status no_answer(pid_t pid)
                     PATIENCE_MS / 1000);
 }
 
-/* In the folders of this user. MTP_E_STATE: it is not there. */
-static mtp_status find_in(pid_t pid, uid_t uid, mtp__own_fd *to)
+/* In the folders of this user. MTP_E_STATE: it is not there; is_closed: but its socket is, try again. */
+static mtp_status find_in(pid_t pid, uid_t uid, mtp__own_fd *to, bool *is_closed)
 {
     struct sockaddr_un folder, name;
     for (int i = 0; i < MTP__LISTEN_FOLDERS; i++) {
@@ -171,6 +171,7 @@ static mtp_status find_in(pid_t pid, uid_t uid, mtp__own_fd *to)
             !mtp__listen_socket(&folder, pid, &name))
             continue;
         *to = connect_to(&name, pid);
+        *is_closed = to->fd < 0 && (*is_closed || errno == ECONNREFUSED);
         if (to->fd >= 0)
             return MTP_OK;
         if (errno == EAGAIN) /* its queue is full */
@@ -186,11 +187,11 @@ static mtp_status find_in(pid_t pid, uid_t uid, mtp__own_fd *to)
 }
 
 /* A process that gave up root's rights after it began to listen is in root's folder. */
-static mtp_status find(pid_t pid, uid_t uid, mtp__own_fd *to)
+static mtp_status find(pid_t pid, uid_t uid, mtp__own_fd *to, bool *is_closed)
 {
-    mtp_status status = find_in(pid, uid, to);
+    mtp_status status = find_in(pid, uid, to, is_closed);
     if (status == MTP_E_STATE && geteuid() != uid)
-        status = find_in(pid, geteuid(), to);
+        status = find_in(pid, geteuid(), to, is_closed);
     return status;
 }
 
@@ -229,12 +230,12 @@ static mtp_status wait_for_end(const mtp__own_fd *from, const mtp_trigger *t, pi
                      (long)pid, t->spool);
 }
 
-/* MTP_E_BUSY: try again. */
-static mtp_status ask(pid_t pid, uid_t uid, const char *request, const mtp_trigger *t)
+/* MTP_E_BUSY, or is_closed: try again. */
+static mtp_status ask(pid_t pid, uid_t uid, const char *request, const mtp_trigger *t, bool *is_closed)
 {
     char line[MTP__LISTEN_LINE];
     mtp__own_fd to = MTP__NO_FD;
-    mtp_status status = find(pid, uid, &to);
+    mtp_status status = find(pid, uid, &to, is_closed);
     if (status != MTP_OK)
         return status;
     if (is_stopped(pid))
@@ -275,10 +276,12 @@ mtp_status mtp_trigger_process(uint64_t pid, const mtp_trigger *given)
              (unsigned long long)t->ns, (unsigned long long)t->budget, t->shapes ? " shapes" : "",
              t->memory ? " memory" : "", t->stacks ? " stacks" : "", t->spool);
     status = MTP_E_BUSY;
-    for (int i = 0; i < TRIES && status == MTP_E_BUSY; i++) {
+    bool is_closed = false;
+    for (int i = 0; i < TRIES && (status == MTP_E_BUSY || is_closed); i++) {
         const struct timespec moment = {0, i == 0 ? 0 : TRY_NS};
         nanosleep(&moment, NULL);
-        status = ask((pid_t)pid, st.st_uid, request, t);
+        is_closed = false;
+        status = ask((pid_t)pid, st.st_uid, request, t, &is_closed);
     }
     return status;
 }
