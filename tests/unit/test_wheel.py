@@ -91,11 +91,11 @@ def without_compiler(root):
 
 
 class Environment:
-    """A fresh virtual environment."""
+    """A virtual environment: a fresh one of this python, or, without, one that is there."""
 
-    def __init__(self, folder, python=sys.executable, *options):
+    def __init__(self, folder, python=None, *options):
         self.folder, self.bin, self.python = folder, folder / "bin", folder / "bin" / "python3"
-        self.made = run(python, "-m", "venv", *options, folder)
+        self.made = run(python, "-m", "venv", *options, folder) if python else None
 
     def pip(self, *words, cwd="/", **more):
         return run(self.python, "-m", "pip", "--disable-pip-version-check", *words, cwd=cwd,
@@ -217,11 +217,9 @@ def check_places(root, env, work):
     system = shutil.which("python3", path="/usr/bin")
     if system and run(system, "-c", "import sys; print(sys.version_info[:2])").stdout == f"{sys.version_info[:2]}\n":
         check_run("those_of_the_system_s_python_too", env, work, system)
-    copy = Environment(root / "copy of it", sys.executable, "--without-pip")
-    shutil.rmtree(copy.folder)
+    copy, moved = Environment(root / "copy of it"), Environment(root / "moved")
     shutil.copytree(env.folder, copy.folder, symlinks=True)
-    env.folder.rename(root / "moved")
-    moved = Environment(root / "moved", sys.executable, "--without-pip", "--upgrade")
+    env.folder.rename(moved.folder)
     check_run("a_copied_environment_works", copy, work, copy.python)
     check_run("a_moved_one_works", moved, work, moved.python)
     moved.folder.rename(env.folder)
@@ -337,7 +335,7 @@ def test_built(root, version):
     if wheel is None:
         return None
     check_file(wheel, version)
-    env = Environment(root / "installed")
+    env = Environment(root / "installed", sys.executable)
     done = env.pip("install", wheel)
     check("pip_installs_it", done.returncode == 0, said(done))
     check_libraries(env.package())
