@@ -45,10 +45,10 @@ test: setup build ## run all tests; the last line counts them
 	fi
 	@tools/test-summary $(BUILD)
 
-# Without the op harness, which is long and formats nothing.
+# Without the op harness and the packages, which are long and format nothing.
 test-locale: setup build ## run the tests in a locale with a decimal comma
 	@rm -f $(BUILD)/meson-logs/testlog*.json $(BUILD)/pytest.xml
-	@$(MESON) test -C $(BUILD) --timeout-multiplier 4 --print-errorlogs --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
+	@$(MESON) test -C $(BUILD) --timeout-multiplier 4 --print-errorlogs --no-suite package --wrapper "'$(CURDIR)/tools/in-locale' '$(call absolute,$(BUILD))'" || true
 	@mv $(BUILD)/meson-logs/testlog-in-locale.json $(BUILD)/meson-logs/testlog.json
 	@PYTHONPATH=src tools/in-locale $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/mindtorch_v2 --ignore-glob "*/test_ops*.py" --ignore-glob "*/test_kernels.py" \
 	    --junitxml=$(BUILD)/pytest.xml || true

@@ -1,6 +1,5 @@
 """PEP 517: meson-python, and what it leaves to us: the interpreter to build for, the command in editable installs, and the wheel of
 mindtorch_v2 (packaging/mindtorch_v2/backend.py)."""
-import os
 import pathlib
 import sys
 import tempfile
@@ -12,13 +11,11 @@ get_requires_for_build_sdist = mesonpy.get_requires_for_build_sdist
 get_requires_for_build_wheel = mesonpy.get_requires_for_build_wheel
 get_requires_for_build_editable = mesonpy.get_requires_for_build_editable
 build_sdist = mesonpy.build_sdist
-# Debian's Pythons name their packages' folder dist-packages, which meson would take over; only wheels' own paths matter here.
-os.environ.setdefault("DEB_PYTHON_INSTALL_LAYOUT", "deb")
 
 
-def _settings(given, *more, **defaults):
+def _settings(given, *more):
     """The user's settings, and ours before them."""
-    settings = {**defaults, **(given or {})}
+    settings = dict(given or {})
     args = settings.get("setup-args", [])
     settings["setup-args"] = [f"-Dpython_path={sys.executable}", *more, *([args] if isinstance(args, str) else args)]
     return settings
