@@ -32,7 +32,8 @@ static PyObject *function_names;     /* dict of this session: address of code or
 static PyObject *prefixes; /* list of str: prefixes to strip from file names; the first match wins */
 static Py_ssize_t
     prefixes_of; /* the length of sys.path then: recordings of `mtprof run` begin before it is complete */
-static PyObject *owners; /* dict of this session: address of a module or optimizer -> a weak reference to it */
+static PyObject
+    *owners; /* dict of this session: address of a module or optimizer -> a weak reference to it */
 static bool following, with_functions; /* with_functions: not only modules */
 static bool monitored;                 /* following: by sys.monitoring, not by the profile hook */
 static uint64_t follow_serial;         /* of the current or the last recording that followed calls */
