@@ -6,14 +6,17 @@ import importlib as _importlib
 import math as _math
 import os as _os
 
-from mtprof import __version__  # noqa: F401  and libmtprof, which _C uses, is loaded
 try:
     from mindtorch_v2 import _C
-except ImportError as _error:
-    from mtprof._built import missing as _missing
-    raise _missing(__file__, "mindtorch_v2._C", _error) from None
+except ImportError:
+    import mtprof as _mtprof  # libmtprof, which _C uses, is loaded, wherever that package is
+    try:
+        from mindtorch_v2 import _C
+    except ImportError as _error:
+        from mtprof._built import missing as _missing
+        raise _missing(__file__, "mindtorch_v2._C", _error) from None
 from mindtorch_v2._C import (  # noqa: F401
-    OutOfMemoryError, Size, Tensor, bool, device, double, dtype, float, float32, float64, from_numpy,
+    OutOfMemoryError, Size, Tensor, __version__, bool, device, double, dtype, float, float32, float64, from_numpy,
     get_default_device, get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
     set_num_threads, tensor,
 )

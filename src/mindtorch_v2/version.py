@@ -1,5 +1,5 @@
 """torch.version: build information. There is no CUDA or ROCm: accelerators are driven through OpenCL."""
-from mtprof import __version__  # noqa: F401  one version for all
+from mindtorch_v2._C import __version__  # noqa: F401  one version for all
 
 cuda = hip = xpu = git_version = None
 debug = False

@@ -266,7 +266,8 @@ PyMODINIT_FUNC PyInit__C(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (PyModule_AddFunctions(module, mtpy_convert_functions) < 0 || mtpy_errors_init(module) < 0 ||
+    if (PyModule_AddStringConstant(module, "__version__", mtp_version()) < 0 ||
+        PyModule_AddFunctions(module, mtpy_convert_functions) < 0 || mtpy_errors_init(module) < 0 ||
         PyModule_AddFunctions(module, mtpy_npu_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_dispatch_mode_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||

@@ -270,8 +270,9 @@ def test_what_is_deduced_is_what_the_runtime_told(name, tmp_path):
     prof.export_memory_timeline(str(tmp_path / "told.json"), "cpu")
     told = _at_rest(*json.loads((tmp_path / "told.json").read_text()))
     deduced = _at_rest(*module.MemoryProfileTimeline(prof._memory_profile())._coalesce_timeline("cpu"))
-    # The gradient that backward() begins with is an activation by its data flow, a detail of autograd by the runtime's word.
-    for group in (("PARAMETER",), ("OPTIMIZER_STATE",), ("GRADIENT",), ("ACTIVATION", "AUTOGRAD_DETAIL")):
+    # The gradient that backward() begins with is an activation by its data flow, a detail of autograd by the runtime's word; and what
+    # an optimizer computes on the way is temporary by its data flow.
+    for group in (("PARAMETER",), ("OPTIMIZER_STATE",), ("GRADIENT",), ("ACTIVATION", "AUTOGRAD_DETAIL", "TEMPORARY")):
         columns = [1 + module._CATEGORY_TO_INDEX[module.Category[category]] for category in group]
         by_time = [[sum(row[column] for column in columns) for row in rows] for rows in (deduced, told)]
         # PyTorch deduces that what Adam divides by, one parameter after the other, is a parameter as well: so does the tree.

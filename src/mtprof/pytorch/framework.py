@@ -67,7 +67,7 @@ class _PyTorch(Framework):
         self._fast, torch._C._profiler._RecordFunctionFast = torch._C._profiler._RecordFunctionFast, mtprof.RecordFunctionFast
         self._attached = collector.attach(shapes, bool(options.get("profile_memory")), quiet=self._is_quiet)
         self._is_quiet = True  # said once
-        if options["activities"] & mtprof.NPU and not self._said_no_kernels:
+        if options["activities"] & mtprof.NPU and self.has_accelerator() and not self._said_no_kernels:
             self._said_no_kernels = True
             warnings.warn("mtprof.pytorch records the ops that launch work on CUDA devices, and their memory, but not the kernels and "
                           "copies themselves: torch.profiler does", stacklevel=2)
