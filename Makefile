@@ -10,7 +10,7 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build run test test-locale test-python-debug test-pytorch test-cpus bench lint format layers sanitize mutate fuzz reliability soak \
-        coverage valgrind install uninstall clean
+        coverage valgrind install uninstall deb clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,10 @@ absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
 install: build ## install; PREFIX and DESTDIR are honoured
 	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))")
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
+
+deb: ## build Debian packages, into build/deb, and check them with lintian
+	@tools/setup deb
+	@tools/deb $(BUILD)
 
 uninstall: ## remove what the last `make install` of this build folder installed
 	@test -f $(BUILD)/meson-logs/install-log.txt || { echo "make: nothing was installed from $(BUILD)"; exit 1; }

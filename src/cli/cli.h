@@ -54,6 +54,11 @@ int cli_usage_error(void);
 /* Finds one of our files: in a build tree at in_build, relative to this program; installed at `installed`, relative to
  * the folder of libraries. */
 bool cli_find(const char *in_build, const char *installed, const char *name, char path[PATH_MAX]);
+#ifdef CLI_WHEEL
+#define CLI_COLLECTORS ""
+#else
+#define CLI_COLLECTORS "mtprof" /* where they are installed: in a folder of their own */
+#endif
 bool cli_find_python(char folder[PATH_MAX]); /* the folder of the Python packages, for PYTHONPATH */
 /* Lines of `mtprof info`: accelerators, and how to profile programs that use them. */
 void cli_about_devices(void);

@@ -101,7 +101,7 @@ static void about_collectors(void)
 {
     char path[PATH_MAX], folder[PATH_MAX];
     printf("  mtprof run        ");
-    if (!cli_find("src/collect/run", "", "libmtprof_run.so", path)) {
+    if (!cli_find("src/collect/run", CLI_COLLECTORS, "libmtprof_run.so", path)) {
         printf("not installed: libmtprof_run.so is missing\n");
         return;
     }
@@ -110,7 +110,7 @@ static void about_collectors(void)
     if (has_python)
         printf(", Python, PyTorch");
 #define X(name, in_build, library, standard)                                                                 \
-    if (library[0] != 0 && cli_find(in_build, "", library, path))                                            \
+    if (library[0] != 0 && cli_find(in_build, CLI_COLLECTORS, library, path))                                            \
         printf(", %s", #name);
     RUN_COLLECTOR_LIST(X)
 #undef X
@@ -164,7 +164,7 @@ void cli_about_devices(void)
         {"src/collect/malloc", "libmtprof_malloc.so", "heap of programs", "LD_PRELOAD"},
     };
     for (size_t i = 0; i < sizeof collectors / sizeof *collectors; i++)
-        if (cli_find(collectors[i].in_build, "", collectors[i].name, path))
+        if (cli_find(collectors[i].in_build, CLI_COLLECTORS, collectors[i].name, path))
             printf("  %-17s %s=%s MTPROF_OUT=trace.json PROGRAM\n", collectors[i].what,
                    collectors[i].variable, path);
 }

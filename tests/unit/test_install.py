@@ -228,13 +228,13 @@ def main(build, meson, python, *given):
             good, said = compiled(root, TENSORS, "mindtorch", lib / "pkgconfig", moved)
             check("so_does_one_with_tensors", good and run(root / "mindtorch")[0] == 0, said)
         programs = [("--itt", itt_program, ["tasks"]), ("--nvtx", nvtx_program, ["ranges"])]
-        for name in ("libmtprof.so", "libmindtorch.so", "libmindtorch_opencl.so", "libmtprof_opencl.so"):
+        for name in ("libmtprof.so", "libmindtorch.so", "libmindtorch_opencl.so", "mtprof/libmtprof_opencl.so", "mtprof/libmtprof_itt.so"):
             if (lib / name).exists():
                 code, out, err = run(sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(lib / name)!r})")
-                check(f"{name}_loads_from_where_it_is", code == 0, err)
-        if opencl_program and (lib / "libmtprof_opencl.so").exists() and run(opencl_program, "1")[0] != 77:
+                check(f"{name.split('/')[-1]}_loads_from_where_it_is", code == 0, err)
+        if opencl_program and (lib / "mtprof/libmtprof_opencl.so").exists() and run(opencl_program, "1")[0] != 77:
             trace = root / "trace.json"
-            code, out, err = run(opencl_program, "10", OPENCL_LAYERS=str(lib / "libmtprof_opencl.so"), MTPROF_OUT=str(trace))
+            code, out, err = run(opencl_program, "10", OPENCL_LAYERS=str(lib / "mtprof/libmtprof_opencl.so"), MTPROF_OUT=str(trace))
             kernels = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"] if trace.exists() else []
             check("the_opencl_layer_records", code == 0 and kernels, err)
             programs.append(("--opencl", opencl_program, ["10"]))

@@ -109,8 +109,8 @@ static bool set_libraries(list *l, const run_options *o)
 #undef X
     };
     char agent[PATH_MAX], path[PATH_MAX], both[2 * PATH_MAX];
-    if (!cli_find("src/collect/run", "", "libmtprof_run.so", agent)) {
-        cli_fail(CLI_INPUT, "libmtprof_run.so is not installed beside libmtprof: reinstall mtprof");
+    if (!cli_find("src/collect/run", CLI_COLLECTORS, "libmtprof_run.so", agent)) {
+        cli_fail(CLI_INPUT, "libmtprof_run.so is not installed: reinstall mtprof");
         return false;
     }
     if (!run_plain_file(agent)) {
@@ -125,7 +125,7 @@ static bool set_libraries(list *l, const run_options *o)
     for (int i = 0; i < RUN_COLLECTORS; i++) {
         if (!o->use[i] || libraries[i][0] == 0)
             continue;
-        if (!cli_find(in_build[i], "", libraries[i], path) || !run_plain_file(path)) {
+        if (!cli_find(in_build[i], CLI_COLLECTORS, libraries[i], path) || !run_plain_file(path)) {
             if (o->asked[i])
                 cli_note("%s: this build of mtprof has no %s", names[i], libraries[i]);
             continue;

@@ -8,9 +8,9 @@ from mtprof.pytorch import collector
 
 
 def itt_library():
-    """The path of our ITT collector, or None: beside libmtprof, installed or in a build folder."""
+    """The path of our ITT collector, or None: near libmtprof: of a wheel, installed, or in a build folder."""
     mine = collector.loaded_library()
-    for where in (".", os.path.join("collect", "itt")) if mine else ():
+    for where in (".", "mtprof", os.path.join("collect", "itt")) if mine else ():
         path = os.path.normpath(os.path.join(os.path.dirname(mine), where, "libmtprof_itt.so"))
         if os.path.exists(path):
             return path
