@@ -73,20 +73,6 @@ def help_and_version_are_told(folder):
 
 
 @test
-def the_man_page_and_the_completion_know_every_option(folder):
-    page = (ROOT / "docs/man/mtprof.1").read_text().replace("\\", "")
-    completion = (ROOT / "tools/completion/mtprof.bash").read_text()
-    verbs = page.split(".SH VERBS")[1].split(".SH EXIT STATUS")[0]
-    equal(re.findall(r"^\.B ([a-z]+) f", re.sub(r"\.RS.*?\.RE", "", verbs, flags=re.S), re.M), VERBS)
-    equal(re.search(r'compgen -W "([a-z ]+) --help --version"', completion)[1].split(), VERBS)
-    for verb in VERBS:
-        assert re.search(rf"^    {verb}\) options=", completion, re.M), f"the options of {verb} are not completed"
-        for option in set(re.findall(r"--[a-z][a-z-]+", run(verb, "--help").out)):
-            assert option == "--help" or option in page, f"{verb} {option} is not in the man page"
-            assert option in completion, f"{verb} {option} is not completed"
-
-
-@test
 def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("tabel", TRACE), 2, "did you mean 'table'")
     refused(run("table", "--sort", "nonsense", TRACE), 2, "nonsense", "self_cpu_time_total")
@@ -456,10 +442,6 @@ def rows_are_as_many_as_asked(folder):
     equal(json.loads(run("diff", "--json", "--limit", "4", TRACE, TRACE).out)["rows"], rows[:4])
 
 
-def without_macros(page):
-    return re.sub(r"\\f.|[\\\"]", "", page)
-
-
 @test
 def every_suffix_is_documented_and_writes_something(folder):
     help_text = run("export", "--help").out
@@ -467,9 +449,7 @@ def every_suffix_is_documented_and_writes_something(folder):
     assert {".json", ".et.json"} < set(suffixes), suffixes
     refused(run("export", TRACE, "-o", folder / "x.other"), 2, " ".join(suffixes), ".gz")
     assert " ".join(suffixes) in run("info").out, run("info").out
-    man = without_macros((ROOT / "docs/man/mtprof.1").read_text())
-    pages = {"docs/man/mtprof.1": man.split("\n.B export ")[1].split("\n.B stacks ")[0],
-             "docs/trace-format.md": (ROOT / "docs/trace-format.md").read_text().split("## Other formats")[1],
+    pages = {"docs/trace-format.md": (ROOT / "docs/trace-format.md").read_text().split("## Other formats")[1],
              "docs/opencl-layer.md": (ROOT / "docs/opencl-layer.md").read_text()}
     for suffix in suffixes:
         for name, text in pages.items():
@@ -484,10 +464,8 @@ def what_can_be_read_is_documented(folder):
     equal(readable, [".mtp", ".json", ".json.gz", ".json.zst"])
     (folder / "x").write_text("hello")
     refused(run("table", folder / "x"), 3, *readable)
-    man = without_macros((ROOT / "docs/man/mtprof.1").read_text()).split(".SH DESCRIPTION")[1].split(".SH VERBS")[0]
     readme = (ROOT / "README.md").read_text()
     for suffix in readable:
-        assert re.search(rf"{re.escape(suffix)}(?![.a-z])", man), f"the man page does not say that it reads {suffix}"
         assert f"`{suffix}`" in readme, f"README.md does not say that the command reads {suffix}"
 
 

@@ -164,6 +164,14 @@ def check_python(root, command, python, lib):
     check("extensions_find_their_library_beside_them", code != 0 or "$ORIGIN" in out and str(SOURCE) not in out, out + err)
 
 
+def check_share(share):
+    """Where shells and man look for them; tests/unit/test_man.py says whether they are right."""
+    wanted = ["man/man1/mtprof.1", "man/man1/mtprof-run.1", "man/man1/mtprof-info.1", "bash-completion/completions/mtprof",
+              "zsh/site-functions/_mtprof", "fish/vendor_completions.d/mtprof.fish"]
+    missing = [name for name in wanted if not (share / name).is_file()]
+    check("man_pages_and_completion_are_installed", not missing, missing)
+
+
 def check_spaces(root, prefix, python):
     """LD_PRELOAD cannot name a folder with a space: there is another way."""
     odd = root / "a place: with spaces"
@@ -220,6 +228,7 @@ def main(build, meson, python, *given):
         command, lib = moved / "bin" / "mtprof", moved / library.parent.relative_to(prefix)
         code, out, err = run(command, "info")
         check("the_command_finds_its_library", code == 0 and "mtprof" in out, out + err)
+        check_share(moved / "share")
         good, said = compiled(root, PROGRAM, "mtprof", lib / "pkgconfig", moved)
         check("a_program_compiles_with_pkg_config", good, said)
         code, out, err = run(root / "mtprof")

@@ -114,7 +114,7 @@ def check_version():
     header = (SOURCE / "include" / "mtprof.h").read_text()
     parts = [re.search(rf"#define MTP_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
     check("the_version_is_the_header_s", version == ".".join(parts), version)
-    places = [SOURCE / name for name in ("meson.build", "pyproject.toml", "packaging/mindtorch_v2/pyproject.toml", "docs/man/mtprof.1")]
+    places = [SOURCE / name for name in ("meson.build", "pyproject.toml", "packaging/mindtorch_v2/pyproject.toml", "docs/man/mtprof.txt")]
     places += [f for name in ("mtprof", "mindtorch_v2") for f in (SOURCE / "src" / name).rglob("*.py")] + list((SOURCE / "src").rglob("meson.build"))
     check("and_said_nowhere_else", not [f for f in places if version in f.read_text()], places)
     return version
@@ -133,6 +133,8 @@ def check_file(path, version):
     wanted = ours | {f"mtprof/lib/libmtprof{part}" for part in (".so.0", "_run.so", "_itt.so", "_nvtx.so", "_malloc.so")}
     wanted |= {"mtprof/bin/mtprof", "mtprof/include/mtprof.h", "mtprof/lib/pkgconfig/mtprof.pc", f"mtprof-{version}.data/scripts/mtprof",
                f"mtprof-{version}.dist-info/licenses/packaging/LICENSES-bundled", "mtprof/pytorch/source/collect/torch/ops.cpp"}
+    wanted |= {f"mtprof-{version}.data/data/share/{name}" for name in ("man/man1/mtprof.1", "man/man1/mtprof-run.1", "bash-completion/completions/mtprof",
+                                                                       "zsh/site-functions/_mtprof", "fish/vendor_completions.d/mtprof.fish")}
     check("it_has_all_files", wanted <= names, wanted - names)
     extra = [n for n in names if n.startswith("mindtorch") or n.endswith((".a", ".c", ".pyc"))]
     check("and_nothing_of_mindtorch_v2", not extra, extra)
