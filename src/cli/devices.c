@@ -110,7 +110,7 @@ static void about_collectors(void)
     if (has_python)
         printf(", Python, PyTorch");
 #define X(name, in_build, library, standard)                                                                 \
-    if (library[0] != 0 && cli_find(in_build, CLI_COLLECTORS, library, path))                                            \
+    if (library[0] != 0 && cli_find(in_build, CLI_COLLECTORS, library, path))                                \
         printf(", %s", #name);
     RUN_COLLECTOR_LIST(X)
 #undef X
