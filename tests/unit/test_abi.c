@@ -238,6 +238,23 @@ static void what_a_caller_receives_may_be_shorter_or_longer(void **state)
     }
 }
 
+/* ----------------------------------------------------------------------------------------- what both know */
+
+static void what_an_older_caller_does_not_know_keeps_its_default(void **state)
+{
+    (void)state;
+    struct grown {
+        size_t size;
+        uint64_t old, new;
+    } to = {sizeof to, 1, 7}, from = {MTP__ABI_UNTIL(struct grown, old), 2, CANARY};
+    assert_ok(mtp__abi_read(&to, sizeof to, &from, from.size, "grown"));
+    assert_int_equal(to.old, 2);
+    assert_int_equal(to.new, 7);
+    mtp__abi_write(&from, &to, sizeof to);
+    assert_int_equal(from.size, MTP__ABI_UNTIL(struct grown, old));
+    assert_int_equal(from.new, CANARY);
+}
+
 /* ------------------------------------------------------------------------------------------- hot structs */
 
 static void a_wrong_size_on_the_hot_path_is_counted(void **state)
@@ -296,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_a_caller_fills_may_be_shorter_or_longer),
         TEST(what_a_caller_receives_may_be_shorter_or_longer),
+        TEST(what_an_older_caller_does_not_know_keeps_its_default),
         TEST(a_wrong_size_on_the_hot_path_is_counted),
     };
     return cmocka_run_group_tests(tests, prepare, finish);
