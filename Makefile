@@ -9,8 +9,8 @@ PYTHON ?= $(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build run test test-locale test-python-debug test-pytorch test-cpus bench lint format layers sanitize mutate fuzz reliability soak \
-        coverage valgrind install uninstall deb clean
+.PHONY: help setup build run test test-locale test-python-debug test-pytorch test-cpus test-arm64 test-clean bench lint format layers sanitize mutate fuzz reliability soak \
+        coverage valgrind install uninstall abi deb clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,14 @@ test-cpus: build ## run the tests of the kernels on emulated CPUs: without AVX-5
 	@tools/setup cpus
 	@tools/test_cpus
 
+test-clean: ## test the wheel, the Debian packages, `make run` and `make test` in an emptied Debian 12 (root; CLEAN="-k FOLDER deb": see tools/test_clean)
+	@tools/setup clean
+	@nice tools/test_clean $(CLEAN)
+
+test-arm64: ## build for arm64 and run the C unit tests under qemu; needs Debian's apt
+	@tools/setup arm64
+	@tools/test_arm64
+
 # Where PyTorch is not installed, it is fetched into the build folder.
 test-pytorch: setup build ## run the tests with real PyTorch, which is fetched from PyPI if need be
 	@tools/with-pytorch $(BUILD) "$$(tools/setup --python)" -m pytest -q tests/pytorch $(PYTESTS)
@@ -122,17 +130,23 @@ test-python-debug: ## run the Python tests under Debian's debug build of Python
 # Not abspath, which splits a path at its spaces.
 absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
 
-install: build ## install; PREFIX and DESTDIR are honoured
-	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))")
+# Of one's own prefix, lib: pkg-config's files are then in PREFIX/lib/pkgconfig on every system. That of /usr is the system's choice.
+LIBDIR ?= $(if $(filter-out /usr /usr/local,$(PREFIX)),lib)
+
+install: build ## install; PREFIX, LIBDIR and DESTDIR are honoured
+	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))" $(if $(LIBDIR),-Dlibdir="$(LIBDIR)"))
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
+	@tools/installed remember $(BUILD)
+
+abi: setup build ## compare the libraries' ABI with the listings in tests/abi (ABI=--set: write them)
+	@tools/abi --build $(BUILD) $(ABI)
 
 deb: ## build Debian packages, into build/deb, and check them with lintian
 	@tools/setup deb
 	@tools/deb $(BUILD)
 
 uninstall: ## remove what the last `make install` of this build folder installed
-	@test -f $(BUILD)/meson-logs/install-log.txt || { echo "make: nothing was installed from $(BUILD)"; exit 1; }
-	@$(NINJA) -C $(BUILD) uninstall
+	@tools/installed remove $(BUILD)
 
 clean: ## remove all build folders
-	@rm -rf $(BUILD) build-asan build-tsan build-mutate build-fuzz build-coverage build-valgrind build-debug
+	@rm -rf $(BUILD) build-asan build-tsan build-mutate build-fuzz build-coverage build-valgrind build-debug build-arm64 build-ppc64el

@@ -42,6 +42,9 @@
 #else
 #error "mtprof.h needs gcc or clang"
 #endif
+#if !defined(MTP_DISABLE) && (UINTPTR_MAX != UINT64_MAX || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+#error "libmtprof does not support 32-bit or big-endian systems: define MTP_DISABLE there"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -154,8 +157,9 @@ typedef enum mtp_scope_kind {
 /* The clock of all records: raw ticks, cheap to read; a trace holds the conversion to nanoseconds. */
 MTP_API uint64_t mtp_ticks(void);
 MTP_API uint64_t mtp_now_ns(void); /* the same instant in nanoseconds of CLOCK_MONOTONIC */
-/* What ticks are on this machine: "TSC", or "CLOCK_MONOTONIC" and the reason. Chosen when the library is
- * loaded: a thread that disables the TSC later (prctl(PR_SET_TSC)) must not record. */
+/* What ticks are on this machine: "TSC" (x86-64), "CNTVCT_EL0" (arm64), or "CLOCK_MONOTONIC" and the reason.
+ * Chosen when the library is loaded: a thread that disables the counter later (prctl(PR_SET_TSC)) must not
+ * record. */
 MTP_API const char *mtp_clock_name(void);
 
 /* A name's id, valid for the life of the process; the same text gives the same id. 0 if it could not be kept

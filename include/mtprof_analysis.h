@@ -1,4 +1,4 @@
-/* mtprof_analysis.h - what a trace says: averages, events, diff, memory, tree, steps. Included by mtprof.h.
+/* mtprof_analysis.h - what a trace says: averages, events, diff, memory, tree, steps, findings. Included by mtprof.h.
  *
  *     mtp_averages *rows;
  *     mtp_averages_create(trace, NULL, &rows);
@@ -548,7 +548,164 @@ MTP_API void mtp_steps_limit(mtp_steps *steps, int64_t rows);
 MTP_API mtp_status mtp_steps_json(const mtp_steps *steps, mtp_sink *sink, void *user);
 MTP_API mtp_status mtp_steps_csv(const mtp_steps *steps, mtp_sink *sink, void *user);
 
+/* ------------------------------------------------------------------------------------------ findings */
+
+/* What an experienced reader would say about a trace: ranked, in words with numbers, each with evidence and
+ * the next step. docs/findings.md describes each one: when it is reported, and how the gain is estimated.
+ *
+ *     mtp_findings *findings;
+ *     mtp_findings_create(trace, NULL, &findings);
+ *     for (size_t i = 0; i < mtp_findings_count(findings); i++)
+ *         puts(mtp_findings_row(findings, i)->title.bytes);
+ *     mtp_findings_destroy(findings);                  before the trace
+ *
+ * Deterministic; 3 million spans take less than a second. Of several processes, those of mtp_steps are
+ * examined: one process. Steps that are far longer than the others are left out, and reported by themselves. */
+typedef struct mtp_findings mtp_findings;
+
+/* X(symbol, value, text). Values are ABI: append. */
+#define MTP_FINDING_KIND_LIST(X)                                                                             \
+    X(TIME, 0, "time")     /* time that could be saved */                                                    \
+    X(MEMORY, 1, "memory") /* a leak, the peak, fragmentation */                                             \
+    X(TRUST, 2, "trust")   /* the trace is incomplete, or the profiler itself took the time */               \
+    X(NOTE, 3, "note")     /* where the time goes: not necessarily a fault */
+#define X(sym, value, text) MTP_FINDING_##sym = (value),
+typedef enum mtp_finding_kind {
+    MTP_FINDING_KIND_LIST(X)
+} mtp_finding_kind;
+#undef X
+MTP_API const char *mtp_finding_kind_text(mtp_finding_kind kind);
+
+#define MTP_CONFIDENCE_LIST(X)                                                                               \
+    X(LOW, 0, "low")       /* a hint */                                                                      \
+    X(MEDIUM, 1, "medium") /* measured; how much can be gained depends on the program */                     \
+    X(HIGH, 2, "high")     /* measured */
+#define X(sym, value, text) MTP_CONFIDENCE_##sym = (value),
+typedef enum mtp_confidence {
+    MTP_CONFIDENCE_LIST(X)
+} mtp_confidence;
+#undef X
+MTP_API const char *mtp_confidence_text(mtp_confidence confidence);
+
+typedef struct mtp_findings_options {
+    size_t size;  /* sizeof(mtp_findings_options) */
+    double least; /* of kind TIME: the smallest share of the time examined to report; 0.02: two percent */
+} mtp_findings_options;
+#define MTP_FINDINGS_OPTIONS_INIT                                                                            \
+    {                                                                                                        \
+        sizeof(mtp_findings_options), 0.02                                                                   \
+    }
+
+/* Texts are borrowed from the findings. They contain names from the trace, control characters included. */
+typedef struct mtp_finding_row {
+    mtp_text id;         /* "device-idle-launch-bound": for scripts and mtprof show */
+    mtp_text title;      /* one line, without a full stop */
+    mtp_text text;       /* a paragraph, with numbers */
+    mtp_text advice;     /* the next step */
+    uint32_t kind;       /* mtp_finding_kind */
+    uint32_t confidence; /* mtp_confidence */
+    int64_t spent_ns;    /* the time it is about; 0: not about time */
+    int64_t gain_ns;     /* a conservative estimate of the time that could be saved; 0: none is claimed */
+    double share;        /* gain_ns as a fraction of the time examined */
+    int64_t bytes;       /* of kind MEMORY; else 0 */
+    size_t evidence_count;
+} mtp_finding_row;
+
+/* Calls that are alike, and the longest of them; or one interval. Largest first. */
+#define MTP_NO_SPAN UINT32_MAX
+typedef struct mtp_evidence {
+    mtp_text name;   /* an op, a kernel, a call ...; "" for a gap */
+    mtp_text source; /* the line of the program that led to it, or what it ran in; "": unknown */
+    uint64_t calls;
+    int64_t total_ns; /* of all these calls */
+    double share;     /* total_ns as a fraction of the time examined */
+    int64_t start_ns,
+        end_ns;     /* of the longest; relative to the trace's base_ns. Of memory: when it was allocated */
+    int64_t bytes;  /* of memory; else 0 */
+    int64_t step;   /* its step's number; -1: none */
+    uint32_t span;  /* its row in the "spans" columns, or MTP_NO_SPAN */
+    uint32_t track; /* its row in the "tracks" columns, or MTP_NO_SPAN */
+} mtp_evidence;
+
+typedef struct mtp_findings_summary {
+    size_t size;                        /* sizeof(mtp_findings_summary) */
+    int64_t start_ns, end_ns;           /* what was examined */
+    int64_t whole_ns;                   /* its length, without outlying steps: 1.0 of all shares */
+    uint64_t steps;                     /* in it; 0: the trace has none */
+    uint64_t warm_up;                   /* leading steps that were left out */
+    uint64_t outliers;                  /* others that were left out, because they are far longer */
+    int64_t cpu_ns, device_ns, idle_ns; /* as in mtp_step_times */
+    int64_t process;                    /* if there are several: the one examined; else 0 */
+} mtp_findings_summary;
+#define MTP_FINDINGS_SUMMARY_INIT                                                                            \
+    {                                                                                                        \
+        sizeof(mtp_findings_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                           \
+    }
+
+MTP_API mtp_status mtp_findings_create(const mtp_trace *trace, const mtp_findings_options *options,
+                                       mtp_findings **out);
+MTP_API void mtp_findings_destroy(mtp_findings *findings); /* NULL is fine */
+MTP_API size_t mtp_findings_count(const mtp_findings *findings);
+/* The most important first. NULL: no such row, no such evidence. */
+MTP_API const mtp_finding_row *mtp_findings_row(const mtp_findings *findings, size_t index);
+MTP_API const mtp_evidence *mtp_findings_evidence(const mtp_findings *findings, size_t index,
+                                                  size_t evidence);
+MTP_API mtp_status mtp_findings_get_summary(const mtp_findings *findings, mtp_findings_summary *out);
+
+/* How the texts below are written: UTF-8 without control characters, whatever names the trace has. */
+typedef struct mtp_words_options {
+    size_t size;    /* sizeof(mtp_words_options) */
+    uint32_t width; /* lines are wrapped to so many columns; 0: not wrapped */
+    uint64_t
+        budget; /* the most to write, in tokens of four bytes: what matters most, in whole sentences. Too small for
+                         anything useful: MTP_E_ARG, and the error says what is needed. 0: no limit */
+    const char *only; /* of findings: the id of one, with all its evidence; unknown: MTP_E_ARG. NULL: all */
+} mtp_words_options;
+#define MTP_WORDS_OPTIONS_INIT                                                                               \
+    {                                                                                                        \
+        sizeof(mtp_words_options), 100, 0, NULL                                                              \
+    }
+MTP_API mtp_status mtp_findings_text(const mtp_findings *findings, const mtp_words_options *options,
+                                     mtp_sink *sink, void *user);
+MTP_API mtp_status mtp_findings_json(const mtp_findings *findings, mtp_sink *sink, void *user);
+/* What changed between two runs, in words: the steps, then the rows that changed most. */
+MTP_API mtp_status mtp_diff_text(const mtp_diff *diff, const mtp_words_options *options, mtp_sink *sink,
+                                 void *user);
+/* Everything about one span (what: "span 12", as findings name them) or about all of one name ("aten::mm").
+ * Nothing of that name: MTP_E_ARG. */
+MTP_API mtp_status mtp_trace_show(const mtp_trace *trace, const char *what, const mtp_words_options *options,
+                                  mtp_sink *sink, void *user);
+
+/* -------------------------------------------------------------------------------------------- report */
+
+/* One HTML file for people: where the time goes, a timeline, operators, flame graph, modules, memory; of two traces
+ * also what changed from the first to the second. It holds all data and loads nothing: it opens from a mail, offline.
+ * Of a trace with more than max_spans spans the shortest are left out; the page says so. */
+typedef struct mtp_report_options {
+    size_t size;              /* sizeof(mtp_report_options) */
+    const char *const *names; /* one for each trace, such as its file; NULL: from the traces */
+    uint64_t max_spans;       /* of one trace; default 0: 6 million */
+    const char *only;         /* "memory": that page alone; default NULL: all */
+    const char *device;       /* whose memory is shown first; default NULL: the one with the most traffic */
+} mtp_report_options;
+#define MTP_REPORT_OPTIONS_INIT                                                                              \
+    {                                                                                                        \
+        sizeof(mtp_report_options), NULL, 0, NULL, NULL                                                      \
+    }
+/* One trace, or two to compare; else MTP_E_ARG. */
+MTP_API mtp_status mtp_report_write(const mtp_trace *const *traces, size_t count,
+                                    const mtp_report_options *options, mtp_sink *sink, void *user);
+/* The same to a file, which appears complete or not at all; .gz compresses. */
+MTP_API mtp_status mtp_export_report(const mtp_trace *const *traces, size_t count, const char *path,
+                                     const mtp_report_options *options);
+
+/* The page of memory alone, of a timeline that was computed elsewhere: its points, in order of time. */
+MTP_API mtp_status mtp_report_points(const char *name, const char *device, const mtp_memory_point *points,
+                                     size_t count, mtp_sink *sink, void *user);
+
 #ifdef __cplusplus
 }
 #endif
+
+#include <mtprof_live.h>
 #endif

@@ -230,10 +230,12 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
     X(memory, ".memory.json", "torch's memory timeline (see 'mtprof memory')")                               \
     X(memory_raw, ".memory.raw.json", "the events of that timeline")                                         \
     X(csv, ".csv", "averages, one per line (see 'mtprof stats')")                                            \
-    X(averages, ".averages.json", "averages as Chrome events")
+    X(averages, ".averages.json", "averages as Chrome events")                                               \
+    X(report, ".html", "a page for any browser (see 'mtprof report')")                                       \
+    X(memory_report, ".memory.html", "its page of memory alone")
 /* Writes a file in the format given by its suffix, one of the list; a further .gz compresses. "-" (standard
  * output) and devices get .json. The formats are those of mtp_trace_chrome, mtp_trace_execution_trace,
- * mtp_trace_folded, mtp_memory_timeline_json and _raw, mtp_averages_csv and _chrome.
+ * mtp_trace_folded, mtp_memory_timeline_json and _raw, mtp_averages_csv and _chrome, mtp_report_write.
  * The file appears complete or not at all; on failure an existing file is left as it was. */
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);

@@ -1,5 +1,6 @@
 """PEP 517: meson-python, and what it leaves to us: the interpreter to build for, the command in editable installs, and the wheel of
 mindtorch_v2 (packaging/mindtorch_v2/backend.py)."""
+import contextlib
 import pathlib
 import sys
 import tempfile
@@ -21,8 +22,16 @@ def _settings(given, *more):
     return settings
 
 
+@contextlib.contextmanager
+def _outside(settings):
+    """These settings with a build folder, by default a temporary one: meson-python's is in the checkout, which may be read-only."""
+    with tempfile.TemporaryDirectory(prefix="mtprof-build-") as temporary:
+        yield settings if settings.keys() & {"build-dir", "builddir"} else {**settings, "build-dir": temporary}
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    return mesonpy.build_wheel(wheel_directory, _settings(config_settings), metadata_directory)
+    with _outside(_settings(config_settings)) as settings:
+        return mesonpy.build_wheel(wheel_directory, settings, metadata_directory)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -40,8 +49,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_runtime_wheel(wheel_directory, folder, config_settings=None):
     """The same build with the tensor runtime; of its files, those of mindtorch_v2."""
-    with tempfile.TemporaryDirectory() as temporary:
-        name = mesonpy.build_wheel(temporary, _settings(config_settings, "-Druntime=enabled"))
+    with tempfile.TemporaryDirectory() as temporary, _outside(_settings(config_settings, "-Druntime=enabled")) as settings:
+        name = mesonpy.build_wheel(temporary, settings)
         wheel = wheel_files.read(pathlib.Path(temporary) / name)
     wheel.keep(lambda path: path.startswith("mindtorch_v2/"))
     wheel.files.pop(f"{wheel.info}/licenses/packaging/LICENSES-bundled")  # zlib and zstd are libmtprof's

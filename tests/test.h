@@ -23,6 +23,7 @@
 #include "record/profile.h"
 #include "record/recorder.h"
 #include "record/spool/spool.h"
+#include "tests/left_out.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TEST(fn) cmocka_unit_test(fn)

@@ -99,6 +99,7 @@ typedef struct mtp__sources { /* source lines */
 } mtp__sources;
 mtp_status mtp__sources_init(mtp__sources *s, const mtp_trace *t);
 void mtp__sources_fini(mtp__sources *s);
+bool mtp__of_framework(mtp_text frame); /* a frame, or a function's name: not of the program */
 mtp_text mtp__source_of(const mtp__sources *s, uint32_t span); /* "": not recorded */
 
 /* out[i] for each memory event trace->memory[events[i]], given in order of time. */

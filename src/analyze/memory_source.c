@@ -57,15 +57,17 @@ void mtp__sources_fini(mtp__sources *s)
 
 /* Part of the framework, not of the program: "torch/nn/modules/linear.py(130): forward", "<built-in ...",
  * "nn.Module: ..." */
-static bool of_framework(mtp_text frame)
+bool mtp__of_framework(mtp_text frame)
 {
-    static const char *const parts[] = {"<built-in",      "nn.Module: ", "torch/",       "/torch/",
-                                        "/mindtorch_v2/", "libmtprof",   "libmindtorch", "_C.cpython"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *at = strstr(frame.bytes, parts[i]);
-        if (at != NULL && (i > 2 || at == frame.bytes))
+    static const char *const starts[] = {"<built-in", "nn.Module: ", "torch/", "mindtorch_v2/"};
+    static const char *const parts[] = {"/torch/", "/mindtorch_v2/", "libmtprof", "libmindtorch",
+                                        "_C.cpython"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(frame.bytes, starts[i], strlen(starts[i])) == 0)
             return true;
-    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(frame.bytes, parts[i]) != NULL)
+            return true;
     return false;
 }
 
@@ -77,7 +79,7 @@ mtp_text mtp__source_of(const mtp__sources *s, uint32_t span)
     for (uint32_t text; mtp__frames_next(&f, &text);) {
         mtp_text frame = mtp__trace_get_text(s->t, text);
         first = first.length == 0 ? frame : first;
-        if (!of_framework(frame))
+        if (!mtp__of_framework(frame))
             return frame;
     }
     return first;

@@ -289,6 +289,18 @@ static uint32_t scope_steps(const view *v, mtp_step_row *out)
     return count;
 }
 
+/* From the first span to the last. Not the marks: Kineto's "Record Window End" comes when the profiler has collected its
+ * results, long after the program. */
+static mtp_step_row whole_trace(const mtp_trace *t)
+{
+    mtp_step_row row = {.number = -1, .start_ns = t->first_ns, .end_ns = t->last_ns};
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        row.start_ns = i == 0 || t->start[i] < row.start_ns ? t->start[i] : row.start_ns;
+        row.end_ns = i == 0 || t->end[i] > row.end_ns ? t->end[i] : row.end_ns;
+    }
+    return row;
+}
+
 static mtp_status make_rows(mtp_steps *s, const view *v)
 {
     const mtp_trace *t = v->t;
@@ -304,7 +316,7 @@ static mtp_status make_rows(mtp_steps *s, const view *v)
             s->rows[i] = (mtp_step_row){
                 .number = t->steps[i].number, .start_ns = t->steps[i].start, .end_ns = t->steps[i].end};
     } else {
-        s->rows[0] = (mtp_step_row){.number = -1, .start_ns = t->first_ns, .end_ns = t->last_ns};
+        s->rows[0] = whole_trace(t);
         s->whole_trace = true;
     }
     qsort(s->rows, s->count, sizeof *s->rows, by_start);

@@ -16,18 +16,19 @@
 #define LENGTH_NS 2000000u           /* over a shorter time an estimate of the rate is poor */
 #define PATIENCE_NS (10 * LENGTH_NS) /* of CLOCK_MONOTONIC_RAW, if CLOCK_MONOTONIC does not advance */
 #define READINGS_MAX 50000           /* about 100 ms, if no clock advances */
+#define COUNTER_LEAST_HZ 12000000u
 
 static _Atomic(mtp__clock_hook *) hook;
 static _Atomic(mtp__clock_system_hook *) system_hook;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool tsc;
-static bool forbidden; /* the TSC exists, but reading it would kill the process */
+static bool counter;   /* ticks are the processor's */
+static bool forbidden; /* it exists, but reading it would kill the process */
 static const char *name = "CLOCK_MONOTONIC";
 static mtp__anchor
     first; /* the oldest sample that newer ones agree with: the long baseline of the estimate */
 static _Atomic double fallback_rate; /* 0: the clocks are sound */
 
-/* The C library reads the TSC itself, without entering the kernel: where that is forbidden, call the
+/* The C library reads the counter itself, without entering the kernel: where that is forbidden, call the
  * kernel. */
 static uint64_t read_clock(clockid_t id)
 {
@@ -42,9 +43,9 @@ static uint64_t read_clock(clockid_t id)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 /* If a sandbox forbids asking, assume it is forbidden: a slower clock is better than SIGSEGV. EINVAL: a
- * kernel that cannot forbid it. */
+ * kernel that cannot forbid it: on arm64, one before 6.12. */
 static bool is_forbidden(void)
 {
     int mode = PR_TSC_ENABLE, before = errno;
@@ -53,24 +54,48 @@ static bool is_forbidden(void)
     return unknown || mode != PR_TSC_ENABLE;
 }
 
-static void find_tsc(void)
+#define FORBIDDEN                                                                                            \
+    "CLOCK_MONOTONIC, by system calls: the process may not read the processor's counter (PR_SET_TSC)"
+#endif
+
+#if defined(__x86_64__)
+static void find_counter(void)
 {
     unsigned a, b, c, d = 0;
     bool there = __get_cpuid(1, &a, &b, &c, &d) && (d >> 4 & 1u) != 0;
     bool invariant = __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1u) != 0;
     forbidden = is_forbidden();
-    tsc = there && invariant && !forbidden;
-    name = tsc         ? "TSC"
-           : forbidden ? "CLOCK_MONOTONIC, by system calls: the process may not read the TSC (PR_SET_TSC)"
+    counter = there && invariant && !forbidden;
+    name = counter     ? "TSC"
+           : forbidden ? FORBIDDEN
                        : "CLOCK_MONOTONIC: the TSC of this machine is not invariant";
+}
+#elif defined(__aarch64__)
+/* All processors have it: one counter for all cores, at a constant rate, also in virtual machines; where it has
+ * errata, the kernel emulates it. Firmware states the rate. We measure it, and only need to know whether it is
+ * one that readers accept (ticks.c: RATE_MAX). CLOCK_MONOTONIC is no finer than a counter of a few MHz, which it
+ * is made of, but it is in nanoseconds. */
+static void find_counter(void)
+{
+    uint64_t hz;
+    __asm__("mrs %0, cntfrq_el0" : "=r"(hz));
+    hz &= UINT32_MAX; /* the other half is reserved */
+    forbidden = is_forbidden();
+    counter = hz >= COUNTER_LEAST_HZ && !forbidden;
+    name = counter     ? "CNTVCT_EL0"
+           : forbidden ? FORBIDDEN
+                       : "CLOCK_MONOTONIC: the counter of this machine is too slow (CNTFRQ_EL0)";
+}
+#else
+static void find_counter(void)
+{
+    name = "CLOCK_MONOTONIC: mtprof knows no counter of this kind of processor";
 }
 #endif
 
 void mtp__clock_probe(void)
 {
-#if defined(__x86_64__)
-    find_tsc();
-#endif
+    find_counter();
     atomic_store(&fallback_rate, 0);
     mtp__clock_anchor(&first);
 }
@@ -81,10 +106,10 @@ static __attribute__((constructor)) void probe_at_load(void)
     pthread_once(&once, mtp__clock_probe);
 }
 
-bool mtp__clock_is_tsc(void)
+bool mtp__clock_is_counter(void)
 {
     pthread_once(&once, mtp__clock_probe);
-    return tsc;
+    return counter;
 }
 
 const char *mtp_clock_name(void)
@@ -113,9 +138,9 @@ static uint64_t ticks_now(void)
     mtp__clock_hook *h = atomic_load_explicit(&hook, memory_order_relaxed);
     if (h != NULL)
         return h();
-#if defined(__x86_64__)
-    if (tsc)
-        return __rdtsc();
+#if defined(__x86_64__) || defined(__aarch64__)
+    if (counter)
+        return mtp__clock_ticks_fast();
 #endif
     return read_clock(CLOCK_MONOTONIC);
 }
@@ -192,7 +217,7 @@ static double find_fallback(const mtp__anchor *from, const mtp__anchor *now)
     return plausible(rate) ? rate : 1.0;
 }
 
-/* Without TSC, records use CLOCK_MONOTONIC as it is: all we can do is report that it is unreliable. */
+/* Without a counter, records use CLOCK_MONOTONIC as it is: all we can do is report that it is unreliable. */
 static void watch_monotonic(void)
 {
     mtp__anchor now;
@@ -210,7 +235,7 @@ double mtp__clock_ticks_per_ns(void)
         return rate;
     if (mtp__clock_hooked())
         return 1.0;
-    if (!mtp__clock_is_tsc()) {
+    if (!mtp__clock_is_counter()) {
         watch_monotonic();
         return 1.0;
     }
@@ -237,12 +262,13 @@ const char *mtp__clock_trouble(void)
 {
     if (atomic_load(&fallback_rate) == 0)
         return NULL;
-    return mtp__clock_is_tsc() ? "the system's clock (CLOCK_MONOTONIC) stands still or jumps: times come "
-                                 "from the processor's "
-                                 "counter only, and may be off by a percent"
-                               : "the system's clock (CLOCK_MONOTONIC) stands still or jumps, and there is "
-                                 "no other: "
-                                 "times may be wrong";
+    return mtp__clock_is_counter()
+               ? "the system's clock (CLOCK_MONOTONIC) stands still or jumps: times come "
+                 "from the processor's "
+                 "counter only, and may be off by a percent"
+               : "the system's clock (CLOCK_MONOTONIC) stands still or jumps, and there is "
+                 "no other: "
+                 "times may be wrong";
 }
 
 uint64_t mtp_ticks(void)

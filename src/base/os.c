@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "base/os.h"
+#include <linux/membarrier.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -13,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/budget.h"
@@ -584,4 +586,15 @@ int mtp__start_thread(void *(*run)(void *arg), void *arg)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
+}
+
+bool mtp__barrier_register(void)
+{
+    return !fault(MTP__FAULT_BARRIER) &&
+           syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void mtp__barrier_all(void)
+{
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }

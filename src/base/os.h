@@ -93,11 +93,18 @@ int mtp__look_at(const char *path, struct stat *st); /* lstat() */
  * 0, or an error number. Fault: THREAD. */
 int mtp__start_thread(void *(*run)(void *arg), void *arg);
 
+/* A barrier on every core that runs a thread of this process, by the kernel (membarrier). register: once, before the first
+ * one; false: the kernel cannot, or may not. Fault: BARRIER, of register. */
+bool mtp__barrier_register(void);
+void mtp__barrier_all(void);
+
 /* Tests: what to break. X(symbol) */
 #define MTP__FAULT_LIST(X)                                                                                   \
     X(ALLOC)                                                                                                 \
     X(MAP)                                                                                                   \
-    X(OPEN) X(GROW) X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME) X(SOCKET) X(THREAD)
+    X(OPEN)                                                                                                  \
+    X(GROW)                                                                                                  \
+    X(TRUNCATE) X(READ) X(WRITE) X(SHORT) X(INTERRUPT) X(SYNC) X(RENAME) X(SOCKET) X(THREAD) X(BARRIER)
 #define X(sym) MTP__FAULT_##sym,
 typedef enum mtp__fault {
     MTP__FAULT_LIST(X) MTP__FAULT_KINDS

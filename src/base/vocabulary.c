@@ -15,7 +15,9 @@ const char *mtp_version(void)
 #define X(sym, value, text) [value] = text,
 static const char *const outcomes[] = {MTP_OUTCOME_LIST(X)}, *const formats[] = {MTP_FORMAT_LIST(X)},
                          *const drops[] = {MTP_DROP_LIST(X)}, *const event_kinds[] = {MTP_EVENT_KIND_LIST(X)},
-                         *const verdicts[] = {MTP_VERDICT_LIST(X)};
+                         *const verdicts[] = {MTP_VERDICT_LIST(X)},
+                         *const finding_kinds[] = {MTP_FINDING_KIND_LIST(X)},
+                         *const confidences[] = {MTP_CONFIDENCE_LIST(X)};
 #undef X
 #define X(sym, value, text, bytes) [value] = text,
 static const char *const dtypes[] = {MTP_DTYPE_LIST(X)};
@@ -58,6 +60,16 @@ const char *mtp_action_text(mtp_action action)
 const char *mtp_event_kind_text(mtp_event_kind kind)
 {
     return PICK(event_kinds, kind, "");
+}
+
+const char *mtp_finding_kind_text(mtp_finding_kind kind)
+{
+    return PICK(finding_kinds, kind, "");
+}
+
+const char *mtp_confidence_text(mtp_confidence confidence)
+{
+    return PICK(confidences, confidence, "");
 }
 
 const char *mtp_verdict_text(mtp_verdict verdict)

@@ -25,9 +25,13 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
 #define CLI_VERB_LIST(X)                                                                                     \
     X(run, "run a program and record it, unchanged")                                                         \
     X(trigger, "record a process that runs, for some seconds")                                               \
+    X(top, "watch a recording while its program runs")                                                       \
     X(ps, "the processes that can be recorded while they run")                                               \
+    X(explain, "what stands out, in words, and what to do about it; of two traces: what changed")            \
+    X(show, "the evidence of one finding, one span, or all calls of one name")                               \
     X(table, "averages, as torch prints them")                                                               \
     X(stats, "averages with min, p50, p99 and max; also as JSON or CSV")                                     \
+    X(report, "an HTML page: timeline, operators, flame graph, memory")                                      \
     X(export, "convert a trace to the format that the suffix of the output names")                           \
     X(stacks, "folded stacks, for flame graphs")                                                             \
     X(memory, "memory over time by category, and the blocks alive at the peak")                              \
@@ -36,6 +40,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
     X(diff, "compare two traces, with a verdict that accounts for noise")                                    \
     X(recover, "rebuild a complete spool from one that is damaged or was left by a crash")                   \
     X(check, "check a trace against the rules that viewers depend on")                                       \
+    X(mcp, "serve these to language models, by the Model Context Protocol")                                  \
     X(info, "what a trace contains; without one, what this build can do")
 #define X(name, summary) cli_verb cli_##name;
 CLI_VERB_LIST(X)
@@ -75,6 +80,7 @@ int cli_help(const char *text);
 mtp_trace *cli_open(const char *path, int *code);
 mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
 bool cli_choose_process(const char *text); /* --process: a pid, or "main"; NULL: all. false: neither */
+uint64_t cli_chosen_process(void);         /* the pid; 0: all */
 
 /* The output: write to the sink, then cli_close. path NULL or "-": standard output. */
 typedef struct cli_out {
@@ -86,6 +92,10 @@ int cli_create(cli_out *out, const char *path);
 int cli_close(cli_out *out,
               mtp_status status); /* commits if status is MTP_OK, else abandons; the exit code */
 
+/* "run.pt.trace.json.gz" -> "run.html", in the same folder. */
+void cli_report_name(const char *trace, char *to, size_t room);
+bool cli_report_may_replace(const char *path); /* nothing is there, or a report */
+
 /* "12" (milliseconds), "1.5ms", "3s", "250us", "40ns". false: not a time. */
 bool cli_parse_time(const char *text, int64_t *ns);
 /* "5%" or "0.05". false: neither. */
@@ -93,6 +103,10 @@ bool cli_parse_fraction(const char *text, double *fraction);
 bool cli_parse_seconds(const char *text, int64_t *ns);    /* "1.5" seconds, or a time with its unit */
 bool cli_parse_budget(const char *text, uint64_t *bytes); /* "256M", "1G"; false: the reason was printed */
 bool cli_parse_count(const char *text, int64_t *count);
+bool cli_parse_tokens(const char *text,
+                      uint64_t *tokens); /* a number above 0; false: the reason was printed */
+/* Columns for text: of the terminal, but at most 100; 100 without one. */
+uint32_t cli_text_width(void);
 
 /* Width of the terminal, or COLUMNS; 0: neither. */
 int cli_columns(FILE *to);

@@ -35,7 +35,7 @@ bool cli_find(const char *in_build, const char *installed, const char *name, cha
     if (slash == NULL)
         return false;
     *slash = 0;
-    const char *const folders[] = {"", "../" CLI_LIBDIR, "../lib"};
+    const char *const folders[] = {"", CLI_LIBDIR, "../lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char tried[PATH_MAX], file[NAME_MAX + 1];
         snprintf(file, sizeof file, "/%s", name); /* which may be a link: its folder counts */
@@ -121,6 +121,20 @@ static void about_collectors(void)
         printf("  import mtprof     PYTHONPATH=%s\n", folder);
 }
 
+static bool is_plain(const char *path)
+{
+    return path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-@%,=")] == 0;
+}
+
+/* As a shell reads it. */
+static void print_word(const char *path)
+{
+    if (is_plain(path))
+        fputs(path, stdout);
+    else
+        cli_print_argument(stdout, path);
+}
+
 /* For programs in C and C++ that use an installed mtprof. */
 static void about_headers(void)
 {
@@ -129,8 +143,23 @@ static void about_headers(void)
     if (!cli_find("meson-private/none", "pkgconfig", name + 1, path))
         return;
     path[strlen(path) - strlen(name)] = 0;
-    printf("  #include          cc PROGRAM.c $(PKG_CONFIG_PATH=%s pkg-config --cflags --libs mtprof)\n",
-           path);
+    bool odd = !is_plain(path); /* pkg-config escapes what it prints: for eval */
+    printf("  #include          %scc PROGRAM.c $(PKG_CONFIG_PATH=", odd ? "eval \"" : "");
+    print_word(path);
+    printf(" pkg-config --cflags --libs mtprof)%s\n", odd ? "\"" : "");
+}
+
+/* LD_PRELOAD is a list, with spaces and colons between its names: `mtprof run` knows a way. */
+static void about_collector(const char *what, const char *variable, const char *path)
+{
+    printf("  %-17s ", what);
+    if (strcmp(variable, "LD_PRELOAD") == 0 && strpbrk(path, " :") != NULL) {
+        printf("mtprof run --malloc -- PROGRAM\n");
+        return;
+    }
+    printf("%s=", variable);
+    print_word(path);
+    printf(" MTPROF_OUT=trace.json PROGRAM\n");
 }
 
 /* Where the device plug-in is, if anywhere. */
@@ -165,6 +194,5 @@ void cli_about_devices(void)
     };
     for (size_t i = 0; i < sizeof collectors / sizeof *collectors; i++)
         if (cli_find(collectors[i].in_build, CLI_COLLECTORS, collectors[i].name, path))
-            printf("  %-17s %s=%s MTPROF_OUT=trace.json PROGRAM\n", collectors[i].what,
-                   collectors[i].variable, path);
+            about_collector(collectors[i].what, collectors[i].variable, path);
 }

@@ -180,6 +180,16 @@ bool cli_parse_count(const char *text, int64_t *count)
     return end != text && *end == 0 && value >= -1;
 }
 
+bool cli_parse_tokens(const char *text, uint64_t *tokens)
+{
+    int64_t count;
+    bool is_count = cli_parse_count(text, &count) && count > 0;
+    *tokens = is_count ? (uint64_t)count : 0;
+    if (!is_count)
+        cli_fail(CLI_USAGE, "--budget '%s': expected a number of tokens, such as 2000", text);
+    return is_count;
+}
+
 /* "256M", "1G", "65536". */
 static bool parse_size(const char *text, uint64_t *bytes)
 {

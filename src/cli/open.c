@@ -23,6 +23,11 @@ bool cli_choose_process(const char *text)
     return end != text && *end == 0 && pid > 0;
 }
 
+uint64_t cli_chosen_process(void)
+{
+    return wanted;
+}
+
 static void show_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;

@@ -30,6 +30,7 @@ static const char help[] =
     "      --duration S       record so many seconds\n"
     "      --steps A:B        record training steps A to B-1: a step ends when an optimizer has stepped\n"
     "      --wait             record nothing until 'mtprof trigger PID' asks for it\n"
+    "      --no-report        do not write OUT's report, an HTML page beside it\n"
     "  -m MODULE              run a Python module, as python3 -m does\n" CLI_MEMORY_HELP "\n"
     "  mtprof run -- python3 train.py 10\n"
     "  mtprof run --shapes --memory -o train.json.gz train.py\n"
@@ -48,6 +49,7 @@ enum {
     DURATION,
     STEPS,
     WAIT,
+    NO_REPORT,
     LIMIT,
     USE,
     WITHOUT = USE + RUN_COLLECTORS
@@ -65,6 +67,7 @@ static const struct option options[] = {
     {"duration", required_argument, NULL, DURATION},
     {"steps", required_argument, NULL, STEPS},
     {"wait", no_argument, NULL, WAIT},
+    {"no-report", no_argument, NULL, NO_REPORT},
     {"max-memory", required_argument, NULL, LIMIT},
 #define X(name, in_build, library, standard)                                                                 \
     {#name, no_argument, NULL, USE + RUN_##name}, {"no-" #name, no_argument, NULL, WITHOUT + RUN_##name},
@@ -114,6 +117,9 @@ static int take(run_options *o, int option, const char *value)
         break;
     case WAIT:
         o->wait = true;
+        break;
+    case NO_REPORT:
+        o->no_report = true;
         break;
     case BUDGET:
         if (!cli_parse_budget(value, &o->budget))

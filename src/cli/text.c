@@ -26,6 +26,12 @@ int cli_name_width(int beside, int usual)
     return n < 20 ? 20 : n > 80 ? 80 : n;
 }
 
+uint32_t cli_text_width(void)
+{
+    int n = cli_columns(stdout);
+    return n == 0 || n > 100 ? 100 : (uint32_t)n;
+}
+
 bool cli_ends(const char *text, const char *with)
 {
     size_t length = strlen(text), end = strlen(with);

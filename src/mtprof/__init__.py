@@ -50,7 +50,33 @@ from ._native import (
     version,
 )
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [  # written out: type checkers read it
+    "CPU",
+    "KEEP_NEWEST",
+    "NPU",
+    "STOP_WHEN_FULL",
+    "STREAM",
+    "Averages",
+    "Event",
+    "Events",
+    "RecordFunctionFast",
+    "Session",
+    "Trace",
+    "Tree",
+    "activity_parse",
+    "dispatch_op_enter",
+    "dispatch_op_exit",
+    "gc_event",
+    "hide_file",
+    "is_profiler_enabled",
+    "now_ns",
+    "record_function",
+    "scope_with_args_enter",
+    "set_module_call",
+    "set_optimizer_call",
+    "set_tensor_reader",
+    "version",
+]
 __version__ = version()
 
 

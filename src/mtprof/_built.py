@@ -10,6 +10,8 @@ def missing(file, name, error):
     folder, module = os.path.dirname(os.path.abspath(file)), name.rpartition(".")[2]
     found = sorted(f for f in os.listdir(folder) if f.startswith(module + ".") and f.endswith(".so"))
     ours = [module + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+    if "t" in sys.abiflags:
+        return ImportError(f"mtprof does not support free-threaded Python ({sys.executable}): use one with the GIL", name=name)
     if os.path.exists(os.path.join(folder, "lib")):  # a wheel
         return ImportError(f"{error}: {folder} is damaged, or of another Python or system than {sys.executable} ({sysconfig.get_config_var('SOABI')}): "
                            f"install it again with {sys.executable} -m pip", name=name)

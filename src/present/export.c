@@ -75,6 +75,27 @@ static mtp_status write_csv(const mtp_trace *trace, const mtp_export_options *op
     return write_rows(trace, true, sink, user);
 }
 
+static mtp_status write_page(const mtp_trace *trace, const char *only, mtp_sink *sink, void *user)
+{
+    mtp_report_options report = MTP_REPORT_OPTIONS_INIT;
+    report.only = only;
+    return mtp_report_write(&trace, 1, &report, sink, user);
+}
+
+static mtp_status write_report(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                               void *user)
+{
+    (void)options;
+    return write_page(trace, NULL, sink, user);
+}
+
+static mtp_status write_memory_report(const mtp_trace *trace, const mtp_export_options *options,
+                                      mtp_sink *sink, void *user)
+{
+    (void)options;
+    return write_page(trace, "memory", sink, user);
+}
+
 #define write_chrome mtp_trace_chrome
 
 static const struct {

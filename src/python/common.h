@@ -3,6 +3,9 @@
 #define PYTHON_COMMON_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#ifdef Py_GIL_DISABLED
+#error "this Python is free-threaded, which mtprof does not support: its modules rely on the GIL"
+#endif
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)

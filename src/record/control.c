@@ -494,7 +494,7 @@ static void define_names(mtp__recorder *r)
 
 static bool put_session(mtp__recorder *r)
 {
-    uint64_t clock = (mtp__clock_is_tsc() ? MTP__CLOCK_IS_TSC : 0) |
+    uint64_t clock = (mtp__clock_is_counter() ? MTP__CLOCK_IS_COUNTER : 0) |
                      (mtp__clock_trouble() != NULL ? MTP__CLOCK_IN_TROUBLE : 0);
     const mtp__origin *o = &r->control.origin;
     uint64_t words[] = {(uint64_t)getpid(), r->config.flags, r->cycle,  clock, 0,

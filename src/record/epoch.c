@@ -19,7 +19,8 @@
 
 static void hold_still(void *user, mtp__thread *t)
 {
-    atomic_store_explicit(&t->held_still, user != NULL, memory_order_relaxed);
+    atomic_store_explicit(&t->held_still, user != NULL,
+                          memory_order_release); /* pairs: recorder.c, hold_still */
 }
 
 /* Under the registry's lock. The names' lock ensures that no name is defined twice or missed; the tables'
@@ -107,6 +108,7 @@ static void turn_or_wait(mtp__recorder *r, mtp__thread *self)
         doze(waits);
     }
     atomic_store(&self->parked, false);
+    atomic_thread_fence(memory_order_seq_cst); /* before it reads tables again: as after `busy` (writer.h) */
 }
 
 void mtp__epoch_meet(mtp__recorder *r, mtp__thread *self)

@@ -149,9 +149,9 @@ static inline uint32_t mtp__kind_refers_to(unsigned kind)
     return refers_to[kind & 15];
 }
 
-enum { /* of SESSION */
-    MTP__CLOCK_IS_TSC = 1,
-    MTP__CLOCK_IN_TROUBLE = 2 /* the system's clocks disagreed: the rate was measured in another way */
+enum {                         /* of SESSION */
+    MTP__CLOCK_IS_COUNTER = 1, /* ticks are the processor's; else ns of CLOCK_MONOTONIC */
+    MTP__CLOCK_IN_TROUBLE = 2  /* the system's clocks disagreed: the rate was measured in another way */
 };
 
 static inline int mtp__control_is_blob(uint32_t kind)

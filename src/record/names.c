@@ -63,6 +63,8 @@ uint32_t mtp_name_n(const char *text, size_t length)
     id = mtp__intern_add(t, hash, text, length);
     if (id == 0)
         count_lost(t);
+    atomic_thread_fence(
+        memory_order_release); /* call sites hand the id on by relaxed stores: after its definition */
     mtp__writer_release(before);
     errno = its_errno;
     return id;

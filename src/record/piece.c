@@ -61,6 +61,37 @@ uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity)
     return at;
 }
 
+/* The kernel copies the words in any order. So what a word says of others holds for a copy that is made after it was seen:
+ * word 0, that its record is complete (pairs: commit); checksum, that the chunk is (pairs: seal); and a header read last that
+ * is still the same, that nothing was cleared before (pairs: piece_hide). */
+ssize_t mtp__chunk_read(int fd, uint64_t at, mtp__chunk *copy, uint32_t bytes)
+{
+    mtp__chunk before = {0}, after = {0};
+    ssize_t got = mtp__pread(fd, &before, sizeof before, at), all;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (got >= 0)
+        got = mtp__pread(fd, copy, bytes, at);
+    if (got < (ssize_t)sizeof *copy)
+        return got;
+    uint64_t *words = mtp__chunk_words(copy);
+    uint32_t room = mtp__span_words((uint32_t)got);
+    if (before.checksum == 0) {
+        uint32_t complete = mtp__chunk_written(words, room);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        all = mtp__pread(fd, copy, (size_t)got, at);
+        if (all != got)
+            return all;
+        memset(words + complete, 0, (room - complete) * sizeof *words);
+    }
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    all = mtp__pread(fd, &after, sizeof after, at);
+    if (all < 0)
+        return all;
+    if (after.order != copy->order || after.head != mtp__chunk_head(&after))
+        copy->head = 0;
+    return got;
+}
+
 uint64_t mtp__records_in(const uint64_t *words, uint32_t count)
 {
     uint64_t records = 0;
@@ -122,7 +153,7 @@ void mtp__places_mark_copies(mtp__places *places)
 }
 
 /* No number in a file is trusted before the header's check has been verified. */
-static bool header_is_right(const mtp__chunk *c, uint64_t magic, uint32_t from, uint32_t piece_bytes)
+bool mtp__chunk_is_right(const mtp__chunk *c, uint64_t magic, uint32_t from, uint32_t piece_bytes)
 {
     return c->order != 0 && c->magic == magic && mtp__span_is_possible(c->span, from, piece_bytes) &&
            c->head == mtp__chunk_head(c);
@@ -144,7 +175,7 @@ static mtp_status list_piece(mtp__places *places, uint64_t magic, uint64_t piece
     for (uint32_t from = 0; from + sizeof(mtp__chunk) <= piece_bytes;) {
         mtp__chunk c;
         memcpy(&c, bytes + from, sizeof c);
-        bool right = header_is_right(&c, magic, from, piece_bytes);
+        bool right = mtp__chunk_is_right(&c, magic, from, piece_bytes);
         if (!right && lost) {
             from += MTP__CHUNK_ALIGN;
             continue;
@@ -173,7 +204,7 @@ static mtp_status read_piece(mtp__places *places, int fd, uint64_t magic, uint64
     ssize_t got = mtp__pread(fd, &first, sizeof first, (piece + 1) * bytes);
     if (got == (ssize_t)sizeof first && first.state == 0)
         return MTP_OK;
-    if (got == (ssize_t)sizeof first && first.span == bytes && header_is_right(&first, magic, 0, bytes))
+    if (got == (ssize_t)sizeof first && first.span == bytes && mtp__chunk_is_right(&first, magic, 0, bytes))
         return add(places, &first, piece, 0, bytes);
     if (got > 0) {
         memset(copy, 0, bytes);
@@ -186,8 +217,7 @@ static mtp_status read_piece(mtp__places *places, int fd, uint64_t magic, uint64
     return got > 0 ? list_piece(places, magic, piece, copy, (uint32_t)got, bytes) : MTP_OK;
 }
 
-/* The first piece from i on that is not a hole; pieces below *known are known not to be. */
-static uint64_t next_piece(int fd, uint32_t bytes, uint64_t i, uint64_t pieces, uint64_t *known)
+uint64_t mtp__next_piece(int fd, uint32_t bytes, uint64_t i, uint64_t pieces, uint64_t *known)
 {
     if (i < *known)
         return i;
@@ -206,8 +236,8 @@ mtp_status mtp__places_list(mtp__places *places, int fd, uint64_t magic, uint32_
     unsigned char *copy = mtp__calloc(1, piece_bytes);
     mtp_status status = copy != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "a piece of %u bytes", piece_bytes);
     uint64_t known = 0;
-    for (uint64_t i = 0; status == MTP_OK && (i = next_piece(fd, piece_bytes, i, pieces, &known)) < pieces;
-         i++)
+    for (uint64_t i = 0;
+         status == MTP_OK && (i = mtp__next_piece(fd, piece_bytes, i, pieces, &known)) < pieces; i++)
         status = read_piece(places, fd, magic, i, copy, piece_bytes);
     mtp__free(copy);
     return status;

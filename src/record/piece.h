@@ -5,6 +5,7 @@
 #ifndef MTP_RECORD_PIECE_H
 #define MTP_RECORD_PIECE_H
 #include <mtprof.h>
+#include <sys/types.h>
 #include "record/format.h"
 
 #define MTP__CHUNK_ALIGN 64u /* spans, and so the offsets of chunks, are multiples of it */
@@ -41,6 +42,11 @@ uint64_t mtp__chunk_checksum(const mtp__chunk *chunk, const uint64_t *words);
 /* Words of complete records from the start of `words`: up to the first that is unwritten or impossible. */
 uint32_t mtp__chunk_written(const uint64_t *words, uint32_t capacity);
 
+/* Reads a chunk of a file, into `copy`, while its writer may be adding to it, sealing or evicting it. An open chunk has its
+ * complete records, except perhaps the newest, and zeros after them; if the chunk was evicted, head is 0. Returns the
+ * bytes read, or -1 (errno). */
+ssize_t mtp__chunk_read(int fd, uint64_t at, mtp__chunk *copy, uint32_t bytes);
+
 uint64_t mtp__records_in(const uint64_t *words, uint32_t count); /* how many records are in `count` words */
 
 typedef struct mtp__chunk_place {
@@ -61,6 +67,11 @@ void mtp__places_fini(mtp__places *places);
 mtp_status mtp__places_reserve(mtp__places *places, uint64_t more); /* room for `more` entries */
 void mtp__places_sort(mtp__places *places);        /* by stream, each in the order of writing, control last */
 void mtp__places_mark_copies(mtp__places *places); /* sorted, not live: duplicates get order 0 */
+
+/* Is this the header of a chunk, at byte `from` of a piece of a file with this magic number? */
+bool mtp__chunk_is_right(const mtp__chunk *chunk, uint64_t magic, uint32_t from, uint32_t piece_bytes);
+/* The first piece from i on that is not a hole in the file, or `pieces`; those below *known are known not to be. */
+uint64_t mtp__next_piece(int fd, uint32_t piece_bytes, uint64_t i, uint64_t pieces, uint64_t *known);
 
 /* Adds every chunk with this magic number in the file's first `pieces` pieces. Skips chunks that are being
  * created; lists a damaged header once, as such, and finds the next valid one after it. The file may be

@@ -217,6 +217,7 @@ static void piece_drop(mtp__pool *pool, uint32_t slot)
 static void piece_hide(mtp__pool *pool, uint32_t slot)
 {
     __atomic_store_n(&mtp__chunk_at(pool, slot, 0)->state, 0, __ATOMIC_RELEASE); /* pairs: readers, state */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* before anything in it changes; pairs: mtp__chunk_read */
 }
 
 /* The piece that has been at rest longest and is not being read. */
@@ -263,6 +264,7 @@ static void chunk_hide(mtp__chunk *chunk, mtp__chunk now)
 {
     now.head = 0;
     __atomic_store_n(&chunk->state, now.state, __ATOMIC_RELEASE); /* pairs: readers, state */
+    __atomic_thread_fence(__ATOMIC_RELEASE);                      /* as in piece_hide */
     __atomic_store_n(&chunk->epoch, UINT32_MAX, __ATOMIC_RELAXED);
 }
 

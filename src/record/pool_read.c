@@ -104,12 +104,10 @@ static mtp_status visit_slot(mtp__pool *pool, const mtp__chunk_place *p, mtp__ch
 static mtp_status visit_piece(mtp__pool *pool, const mtp__chunk_place *p, mtp__chunk *copy,
                               mtp__chunk_visitor *visitor, void *user)
 {
-    mtp__chunk after;
     ssize_t got = mtp__spool_out_read(&pool->file, p->piece, p->from, copy, p->span);
-    ssize_t again = mtp__spool_out_read(&pool->file, p->piece, p->from, &after, sizeof after);
-    if (got != (ssize_t)p->span || again != (ssize_t)sizeof after)
-        return piece_unread(p->piece, got < 0 || again < 0 ? errno : 0);
-    if (copy->order != p->order || after.order != p->order || after.head == 0)
+    if (got != (ssize_t)p->span)
+        return piece_unread(p->piece, got < 0 ? errno : 0);
+    if (copy->order != p->order || copy->head == 0)
         return MTP_OK;
     const uint64_t *words = mtp__chunk_words(copy);
     return visitor(user, copy, words, mtp__chunk_written(words, mtp__span_words(p->span)));

@@ -229,14 +229,15 @@ mtp_status mtp__recorder_start(mtp__recorder *r)
         set_inherited(r, at_rest);
         return status;
     }
-    bool slow = !mtp__clock_is_tsc() || mtp__clock_hooked();
+    bool slow = !mtp__clock_is_counter() || mtp__clock_hooked();
     mtp__control_session(r);
     mtp__recorder_anchor(r);
     uint32_t flags = r->config.flags;
     mtp__registry_lock();
     r->open = true;
     mtp__registry_unlock();
-    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0) | (strays ? MTP__GATE_STRAYS : 0);
+    uint32_t gate = flags | MTP__GATE_OPEN | (slow ? MTP__GATE_SLOW : 0) | (strays ? MTP__GATE_STRAYS : 0) |
+                    (mtp__registry_is_fenced() ? MTP__GATE_FENCE : 0);
     r->session = next_session();
     atomic_store(&mtp__gate.flags, gate); /* pairs: gate_read */
     publish(r, flags);
@@ -290,10 +291,11 @@ void mtp__recorder_reclaim_chunk(mtp__recorder *r, mtp__writer *w)
     seal_chunk(r, w, true);
 }
 
-/* The thread that holds the registry's lock may be reading our chunk: waits for it. */
+/* The thread that holds the registry's lock may be reading our chunk: waits for it. Else it has read it: acquire pairs with
+ * the release that ends its reading (epoch.c). */
 static void hold_still(mtp__thread *t)
 {
-    if (atomic_load_explicit(&t->held_still, MTP__BUSY_ORDER)) {
+    if (atomic_load_explicit(&t->held_still, MTP__HELD_ORDER)) {
         mtp__registry_lock();
         mtp__registry_unlock();
     }

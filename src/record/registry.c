@@ -1,9 +1,10 @@
 /* record/registry.c - see registry.h. Lock ranks: 1 profile, 2 registry, 3 intern, 4 control, 5 pool. */
 #define _GNU_SOURCE
 #include "record/registry.h"
-#include <linux/membarrier.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -40,7 +41,11 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int init_error;
 static bool have_membarrier;
-static void *barrier_page; /* without membarrier: write-protecting a page interrupts every core */
+#if defined(__x86_64__)
+#define MTP__TLB_IS_BARRIER 1
+#else /* arm64 tells the other cores' TLBs without an interrupt */
+#define MTP__TLB_IS_BARRIER 0
+#endif
 
 static void thread_ended(void *arg);
 
@@ -48,15 +53,25 @@ static void init(void)
 {
     init_error = pthread_key_create(&key, thread_ended);
     mtp__rank_set(&lock, MTP__RANK_REGISTRY, NULL);
-    have_membarrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    if (!have_membarrier) {
-        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        barrier_page = page != MAP_FAILED ? page : NULL;
-    }
+    have_membarrier = mtp__barrier_register();
     madvise(&mtp__gate, sizeof mtp__gate, MADV_WIPEONFORK);
     atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_init();
     mtp__profile_exit_init();
+}
+
+/* Threads keep destructors in us, so we cannot be unloaded. The shared library says so itself (-z nodelete); a
+ * plug-in that has the static one is kept loaded here. At load, when the loader's lock is this thread's: later,
+ * one that holds it may wait for us. musl unloads nothing. */
+static __attribute__((constructor)) void stay_loaded(void)
+{
+#ifdef __GLIBC__
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1(&key, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 &&
+        map->l_name[0] != 0) /* "": the program */
+        (void)dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+#endif
 }
 
 mtp_status mtp__registry_init(void)
@@ -163,17 +178,31 @@ void mtp__registry_each(mtp__registry_visitor *fn, void *user)
         fn(user, t);
 }
 
+/* Without membarrier, on x86-64: write-protecting a page interrupts every core. A page of its own for each call, since
+ * several threads may be here at once. */
+static void barrier_by_page(void)
+{
+    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    *(volatile char *)page = 1; /* only a present page causes the interrupt */
+    mprotect(page, 4096, PROT_READ);
+    munmap(page, 4096);
+}
+
 void mtp__registry_barrier(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (have_membarrier) {
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    } else if (barrier_page != NULL) {
-        mprotect(barrier_page, 4096, PROT_READ | PROT_WRITE);
-        *(volatile char *)barrier_page = 1; /* only a present page causes the interrupt */
-        mprotect(barrier_page, 4096, PROT_READ);
-    }
+    if (have_membarrier)
+        mtp__barrier_all();
+    else if (MTP__TLB_IS_BARRIER)
+        barrier_by_page();
     atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool mtp__registry_is_fenced(void)
+{
+    return !have_membarrier && !MTP__TLB_IS_BARRIER;
 }
 
 uint64_t mtp__registry_retire(void)

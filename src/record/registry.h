@@ -25,14 +25,14 @@ typedef struct mtp__thread {
     uint64_t counted, named; /* id of the recording that counted it last; of the one that has its name */
     uint64_t written_before, dropped_before[MTP_DROP_CAUSES]; /* the writer's counts when it joined */
     uint64_t quiet; /* lock: the last mtp__registry_retire() since which it was seen outside a record */
-    atomic_bool held_still;          /* it must take the lock before it changes chunks; pairs: refill */
-    atomic_bool parked;              /* inside a record, but reads no tables; pairs: rested_since */
-    uint32_t pace;                   /* its own: the recorder's `pace` when it last looked something up */
-    bool reemitted;                  /* lock: see reemit.c */
-    bool no_turn;                    /* its own: the current record uses an id in more than one chunk */
-    bool walking;                    /* its own: cancellation is off while its stack is walked (stack.c) */
-    int cancel;                      /* its own: the state of cancellation before that */
-    bool in_stack;                   /* its own: the current record reads the program's stack */
+    atomic_bool held_still; /* it must take the lock before it changes chunks; pairs: epoch.c, recorder.c */
+    atomic_bool parked;     /* inside a record, but reads no tables; pairs: rested_since */
+    uint32_t pace;          /* its own: the recorder's `pace` when it last looked something up */
+    bool reemitted;         /* lock: see reemit.c */
+    bool no_turn;           /* its own: the current record uses an id in more than one chunk */
+    bool walking;           /* its own: cancellation is off while its stack is walked (stack.c) */
+    int cancel;             /* its own: the state of cancellation before that */
+    bool in_stack;          /* its own: the current record reads the program's stack */
     struct mtp__thread_cache *cache; /* owned: recent signatures and stacks, or NULL */
 } mtp__thread;
 
@@ -55,7 +55,10 @@ uint32_t mtp__registry_rest_and_lock(void);
  * read the data, nor do parked threads. */
 uint64_t mtp__registry_retire(void);
 bool mtp__registry_rested_since(uint64_t retired, const mtp__thread *self);
-void mtp__registry_barrier(void); /* every thread executes a full barrier between call and return */
+/* Every thread executes a full barrier between call and return; or else all records have one after they set `busy`
+ * (is_fenced: the gate has MTP__GATE_FENCE). */
+void mtp__registry_barrier(void);
+bool mtp__registry_is_fenced(void);
 
 uint32_t mtp__registry_count(void);
 /* In the child: only the calling thread is left. inside: it forked inside a record, which continues. */

@@ -166,6 +166,23 @@ static void native_describe(uint64_t frame, char *out, size_t room)
     errno = error;
 }
 
+/* The caller's place among the frames; 0: it is not there. libunwind 1.6 for arm64 tells addresses inside the calls, not those
+ * that they return to: made the same here, as our callers and readers know the latter. */
+static uint32_t find_caller(uint64_t caller, uint64_t *frames, uint32_t count)
+{
+    uint32_t i = 0;
+#if defined(__x86_64__)
+    const uint64_t inside = 0;
+#else
+    const uint64_t inside = 1;
+#endif
+    while (i < count && frames[i] != caller && frames[i] + inside != caller)
+        i++;
+    for (uint32_t k = i, off = i < count && frames[i] != caller; off != 0 && k < count; k++)
+        frames[k] += inside;
+    return i < count ? i : 0;
+}
+
 uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room, uint32_t most,
                             uint32_t *from)
 {
@@ -175,11 +192,7 @@ uint32_t mtp__stack_capture(const void *caller, uint64_t *frames, uint32_t room,
         return n < most ? n : most;
     }
     uint32_t count = native_capture(frames, room);
-    for (uint32_t i = 0; i < count; i++)
-        if (frames[i] == (uint64_t)(uintptr_t)caller) {
-            *from = i;
-            break;
-        }
+    *from = find_caller((uint64_t)(uintptr_t)caller, frames, count);
     return count - *from < most ? count : *from + most;
 }
 

@@ -3,7 +3,8 @@
  * A record is written between enter and leave. `busy` excludes two others meanwhile: a signal handler or
  * callback on the same thread, which sees it set, is refused and counted; and stop(), which closes the gate
  * and then waits until no writer is busy (registry.c: rest). The gate is read after `busy` is set; a heavy
- * barrier on stop's side enforces that order, so that none is needed here.
+ * barrier on stop's side enforces that order, so that none is needed here, on any processor. Where the kernel
+ * has none (and is not x86-64's), the gate says so, and the record has a fence (MTP__GATE_FENCE).
  *
  * A record may be left without its end: a handler jumps out, or an exception of a stack provider passes
  * through. `busy` is the stack pointer of the record, so a later call whose frame is not below it knows that
@@ -59,6 +60,7 @@ extern _Thread_local mtp__writer mtp__self __attribute__((tls_model("initial-exe
 #define MTP__GATE_SLOW 0x00010000u   /* ticks must come from the slow read */
 #define MTP__GATE_STRAYS 0x00020000u /* a stuck thread may return with a chunk of an earlier cycle */
 #define MTP__GATE_TAKING 0x00040000u /* chunks of threads at rest are being reclaimed (reclaim.c): wait */
+#define MTP__GATE_FENCE 0x00080000u  /* no barrier reaches other threads: each record has its own */
 #define MTP__GATE_LOOK (MTP__GATE_STRAYS | MTP__GATE_TAKING)
 #define MTP__GATE_RARE (MTP__GATE_SLOW | MTP__GATE_LOOK)
 typedef struct mtp__gate_page {
@@ -77,8 +79,10 @@ extern mtp__gate_page mtp__gate;
 #endif
 #ifdef MTP__TSAN /* it does not model the heavy barrier: pay for the order here */
 #define MTP__BUSY_ORDER memory_order_seq_cst
+#define MTP__HELD_ORDER memory_order_seq_cst
 #else
 #define MTP__BUSY_ORDER memory_order_relaxed
+#define MTP__HELD_ORDER memory_order_acquire
 #endif
 
 /* Was this thread's call with its stack pointer at `frame` left by a jump, as seen from a call whose frame
@@ -103,12 +107,16 @@ static inline void mtp__writer_mark(mtp__writer *w)
 {
 #if defined(__x86_64__) && !defined(MTP__TSAN)
     __asm__ volatile("movq %%rsp, %0" : "=m"(w->busy)); /* no more instructions than storing a constant */
-#elif defined(__x86_64__)
-    uint64_t here;
-    __asm__ volatile("movq %%rsp, %0" : "=r"(here));
-    atomic_store_explicit(&w->busy, here, MTP__BUSY_ORDER);
 #else
-    atomic_store_explicit(&w->busy, MTP__BUSY_ANYWHERE, MTP__BUSY_ORDER);
+    uint64_t here;
+#if defined(__x86_64__)
+    __asm__ volatile("movq %%rsp, %0" : "=r"(here));
+#elif defined(__aarch64__)
+    __asm__ volatile("mov %0, sp" : "=r"(here));
+#else
+    here = (uintptr_t)__builtin_frame_address(0); /* not below the stack pointer, nor above the caller's */
+#endif
+    atomic_store_explicit(&w->busy, here, MTP__BUSY_ORDER);
 #endif
     atomic_signal_fence(memory_order_seq_cst);
 }
@@ -168,7 +176,15 @@ static inline uint32_t mtp__gate_read(void)
 #ifdef MTP__TSAN
     return atomic_load(&mtp__gate.flags);
 #else
-    return atomic_load_explicit(&mtp__gate.flags, memory_order_acquire); /* pairs: recorder start */
+    uint32_t gate = atomic_load_explicit(&mtp__gate.flags, memory_order_acquire); /* pairs: recorder start */
+#if !defined(__x86_64__)
+    if (__builtin_expect((gate & MTP__GATE_FENCE) != 0,
+                         0)) { /* it may have been read before `busy` was set */
+        atomic_thread_fence(memory_order_seq_cst);
+        gate = atomic_load_explicit(&mtp__gate.flags, memory_order_acquire);
+    }
+#endif
+    return gate;
 #endif
 }
 

@@ -139,15 +139,16 @@ static int visit_hooks(const mt__hooks *hooks, mt_visit_fn *visit, void *arg)
 /* The node of t, if only t has it. */
 static mt_node *own_node(const mt_tensor *t)
 {
-    bool own = t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_relaxed) == 1;
+    /* acquire: what its last other owner did comes first; pairs: release of a reference */
+    bool own = t->grad_fn != NULL && atomic_load_explicit(&t->grad_fn->refs, memory_order_acquire) == 1;
     return own ? t->grad_fn : NULL;
 }
 
 int mt_hooks_visit(const mt_tensor *t, mt_visit_fn *visit, void *arg)
 {
-    /* With another owner, the object does not control the tensor's lifetime. relaxed: the collector holds the
-     * GIL, and a count that another thread is changing is above 1. */
-    if (atomic_load_explicit(&t->refs, memory_order_relaxed) != 1)
+    /* With another owner, the object does not control the tensor's lifetime. The collector holds the GIL,
+     * and a count that another thread is changing is above 1; acquire: as in own_node. */
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) != 1)
         return 0;
     int end = 0;
     if (t->extra != NULL) {
@@ -172,7 +173,7 @@ static mt_status refuse_collected(void *user, mt_tensor *const *grads, mt_tensor
 
 void mt_hooks_clear(mt_tensor *t)
 {
-    if (atomic_load_explicit(&t->refs, memory_order_relaxed) != 1)
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) != 1)
         return;
     if (t->extra != NULL) {
         mt__hooks_free(&t->extra->hooks);

@@ -11,6 +11,14 @@ const char *const mtp__filtered_names[] = {"[memory]",
                                            "aten::_version",
                                            NULL};
 
+bool mtp__is_filtered(mtp_text name)
+{
+    for (const char *const *known = mtp__filtered_names; *known != NULL; known++)
+        if (strlen(*known) == name.length && memcmp(*known, name.bytes, name.length) == 0)
+            return true;
+    return false;
+}
+
 static mtp_text name_of(const mtp_trace *t, uint32_t span)
 {
     return mtp__trace_get_text(t, t->name[span]);

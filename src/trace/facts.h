@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 
 #define MTP__STEP_PREFIX "ProfilerStep#"
+#define MTP__STEP_KEY "ProfilerStep*"   /* under which steps are summed */
 #define MTP__RECORDING_CATEGORY "Trace" /* of "PyTorch Profiler (0)", Kineto's span of the whole recording */
 #define MTP__MODULE_PREFIX "nn.Module: "
 #define MTP__ENGINE_PREFIX                                                                                   \
@@ -54,6 +55,7 @@ static inline bool mtp__is_of_backward(const mtp_trace *t, uint32_t span)
 
 /* Utility ops that torch never shows, NULL-terminated. "[memory]" and "[OutOfMemory]" are special events. */
 extern const char *const mtp__filtered_names[];
+bool mtp__is_filtered(mtp_text name); /* is it one of them? */
 
 /* ---------------------------------------------------------------------------------------------- the trace */
 

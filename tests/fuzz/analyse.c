@@ -44,6 +44,38 @@ static void events(const mtp_trace *t)
     mtp_events_destroy(list);
 }
 
+/* Texts for terminals: no control characters but newlines, and within the budget. */
+static void must_be_plain(const fuzz_text *out, size_t most)
+{
+    MUST(out->length <= most);
+    for (size_t i = 0; i < out->length; i++)
+        MUST((unsigned char)out->bytes[i] >= 32 || out->bytes[i] == '\n');
+}
+
+static void findings(const mtp_trace *t)
+{
+    fuzz_text out = {0};
+    mtp_findings *list;
+    mtp_words_options o = MTP_WORDS_OPTIONS_INIT;
+    MUST(mtp_findings_create(t, NULL, &list) == MTP_OK);
+    MUST(mtp_findings_json(list, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    MUST(mtp_findings_text(list, &o, fuzz_sink, &out) == MTP_OK);
+    must_be_plain(&out, SIZE_MAX);
+    fuzz_text_free(&out);
+    o.budget = 150;
+    mtp_status status = mtp_findings_text(list, &o, fuzz_sink, &out);
+    MUST(status == MTP_OK || status == MTP_E_ARG);
+    must_be_plain(&out, o.budget * 4);
+    fuzz_text_free(&out);
+    o.budget = 0;
+    status = mtp_trace_show(t, "0", &o, fuzz_sink, &out);
+    MUST(status == MTP_OK || status == MTP_E_ARG);
+    must_be_plain(&out, SIZE_MAX);
+    fuzz_text_free(&out);
+    mtp_findings_destroy(list);
+}
+
 void fuzz_analyse(const mtp_trace *t)
 {
     fuzz_text out = {0};
@@ -65,4 +97,7 @@ void fuzz_analyse(const mtp_trace *t)
     mtp_steps_destroy(steps);
     memory(t);
     events(t);
+    findings(t);
+    MUST(mtp_report_write(&t, 1, NULL, fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
 }

@@ -73,6 +73,219 @@ def help_and_version_are_told(folder):
 
 
 @test
+def explain_tells_what_stands_out(folder):
+    ran = run("explain", TRACE)
+    assert ran.code == 0 and ran.err == "", ran
+    assert "1. The device waits for launches" in ran.out and "[device-idle-launch-bound] could save" in ran.out, ran.out
+    assert all(len(line) <= 100 for line in ran.out.splitlines()), max(ran.out.splitlines(), key=len)
+    assert all(len(line) <= 70 for line in run("explain", TRACE, COLUMNS="70").out.splitlines())
+    told = json.loads(run("explain", "--json", TRACE).out)
+    equal(told["steps"], 3)
+    first = told["findings"][0]
+    equal((first["id"], first["kind"]), ("device-idle-launch-bound", "time"))
+    assert 0 < first["share"] < 1 and first["gain_us"] <= first["spent_us"] <= told["whole_us"], first
+    assert [f["gain_us"] for f in told["findings"]] == sorted((f["gain_us"] for f in told["findings"]), reverse=True)
+    for evidence in first["evidence"]:
+        assert evidence["name"] and evidence["calls"] > 0 and evidence["us"] > 0, evidence
+    run("explain", "--json", TRACE, "-o", folder / "told.json.gz")
+    equal(json.loads(gzip.open(folder / "told.json.gz").read()), told)
+
+
+@test
+def a_budget_is_never_exceeded_and_ends_with_a_sentence(folder):
+    whole, least = run("explain", "--budget", "1000000", TRACE).out, None
+    refused(run("explain", "--budget", "10", TRACE), 2, "at least")
+    least = int(re.search(r"at least (\d+)", run("explain", "--budget", "10", TRACE).err)[1])
+    refused(run("explain", "--budget", least - 1, TRACE), 2, "too small")
+    last = 0
+    for budget in range(least, len(whole) // 4 + 2, 7):
+        ran = run("explain", "--budget", budget, TRACE)
+        assert ran.code == 0 and len(ran.out.encode()) <= 4 * budget, (budget, ran)
+        assert "[device-idle-launch-bound]" in ran.out and len(ran.out) >= last, ran.out
+        assert all(line in whole or line.startswith("More: ") for line in ran.out.splitlines()), ran.out
+        last = len(ran.out)
+    refused(run("explain", "--budget", "0", TRACE), 2, "--budget '0'")
+    refused(run("explain", "--budget", "5", "--json", TRACE), 2, "not both")
+    refused(run("explain"), 2, "expected one trace")
+
+
+@test
+def two_traces_are_compared_in_words(folder):
+    ran = run("explain", TRACE, TRACE)
+    assert ran.code == 0 and "no change beyond noise" in ran.out and "none changed" in ran.out, ran
+    slow = json.loads(gzip.open(TRACE).read())
+    for event in slow["traceEvents"]:
+        if event.get("cat") == "kernel" and "reduce_kernel" in event["name"]:
+            event["dur"] *= 3
+    (folder / "slow.json").write_text(json.dumps(slow))
+    ran = run("explain", TRACE, folder / "slow.json")
+    assert re.search(r"reduce_kernel \(on the device\) takes .* per call instead of .* \(slower\)", ran.out), ran.out
+    json.loads(run("explain", "--json", TRACE, TRACE).out)
+    refused(run("explain", "-", "-"), 2, "standard input")
+
+
+@test
+def show_expands_ids_spans_and_names(folder):
+    finding = run("show", TRACE, "device-idle-launch-bound")
+    assert finding.code == 0 and finding.out.count("\n   - ") > 3, finding
+    number = re.search(r"span (\d+)", finding.out)[1]
+    for name in (number, f"span {number}"):
+        ran = run("show", TRACE, name)
+        assert ran.out.startswith(f"span {number}: ") and "launched by span" in ran.out and "kernel on stream" in ran.out, ran
+    ran = run("show", TRACE, "aten::addmm")
+    assert re.match(r"aten::addmm: \d+ calls, ", ran.out) and "with [[" in ran.out and "longest: span" in ran.out, ran
+    assert len(run("show", "--budget", "60", TRACE, "aten::addmm").out) <= 240
+    refused(run("show", TRACE, "nonsense"), 2, "'nonsense' is neither a finding nor")
+    refused(run("show", TRACE, "99999999"), 2, "no span 99999999")
+    refused(run("show", TRACE), 2, "expected a trace and an id")
+
+
+@test
+def escape_sequences_never_reach_the_terminal(folder):
+    events = [{"ph": "X", "cat": "cpu_op", "name": "evil\x1b[2J\u009b31m\r\n", "pid": 1, "tid": 1, "ts": i * 1000, "dur": 900}
+              for i in range(20)]
+    (folder / "evil.json").write_text(json.dumps({"traceEvents": events}))
+    for args in (["explain"], ["explain", "--json"], ["explain", "--budget", "500"]):
+        ran = run(*args, folder / "evil.json")
+        assert ran.code == 0 and "evil" in ran.out and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", ran.out), ran
+    ran = run("show", folder / "evil.json", "0")
+    assert ran.code == 0 and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", ran.out), ran
+
+
+def served(*messages, args=()):
+    """The answers of `mtprof mcp` to these messages, given as objects or raw lines."""
+    lines = [m if isinstance(m, (str, bytes)) else json.dumps(m) for m in messages]
+    ran = run("mcp", *args, stdin=b"".join((m if isinstance(m, bytes) else m.encode()) + b"\n" for m in lines))
+    assert ran.code == 0, ran
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def called(tool, args=(), **arguments):
+    answer, = served({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}, args=args)
+    content, = answer["result"]["content"]
+    equal(content["type"], "text")
+    return answer["result"]["isError"], content["text"]
+
+
+@test
+def mcp_speaks_the_protocol(folder):
+    def ask(method, number=1, **params):
+        return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    for version, answered in (("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")):
+        first, = served(ask("initialize", protocolVersion=version, capabilities={}, clientInfo={"name": "t", "version": "1"}))
+        equal(first["result"]["protocolVersion"], answered)
+        equal(first["result"]["serverInfo"]["name"], "mtprof")
+        assert "tools" in first["result"]["capabilities"]
+    equal(served({"jsonrpc": "2.0", "method": "notifications/initialized"},
+                 {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
+                 {"jsonrpc": "2.0", "id": 4, "result": {}}, "", "  "), [])
+    equal(served(ask("ping", "a\"\\\u20ac")), [{"jsonrpc": "2.0", "id": "a\"\\\u20ac", "result": {}}])
+    tools = served(ask("tools/list"))[0]["result"]["tools"]
+    equal([t["name"] for t in tools], ["explain", "show", "stats", "steps", "memory", "diff"])
+    for tool in tools:
+        schema = tool["inputSchema"]
+        equal(schema["type"], "object")
+        assert set(schema["required"]) <= set(schema["properties"]) and "budget" in schema["properties"], tool
+
+
+@test
+def mcp_refuses_what_is_not_a_request_and_goes_on(folder):
+    ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+    for code, message in (
+            (-32700, "nonsense"), (-32700, '{"jsonrpc": "2.0", "id": 1, "method": "ping"'), (-32700, '{"a": 01}'), (-32700, "\x00"),
+            (-32700, b'{"a": "\xff"}'), (-32700, "[" * 100000), (-32700, '"' + "x" * (1 << 21) + '"'), (-32700, '{"a":"\\ud8"}'),
+            (-32600, "[]"), (-32600, "7"), (-32600, {"id": 1, "method": "ping"}), (-32600, {"jsonrpc": "2.0", "id": 1, "method": 7}),
+            (-32600, {"jsonrpc": "2.0", "id": None, "method": "ping"}), (-32600, {"jsonrpc": "2.0", "id": {}, "method": "ping"}),
+            (-32601, {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}),
+            (-32602, {"jsonrpc": "2.0", "id": 1, "method": "initialize"}),
+            (-32602, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "rm"}}),
+            (-32602, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "explain", "arguments": []}}),
+            (-32602, {"jsonrpc": "2.0", "id": 1, "method": "tools/call"})):
+        answers = served(message, ping)
+        equal([a.get("error", {}).get("code") for a in answers], [code, None])
+        equal(answers[1]["id"], 9)
+
+
+@test
+def mcp_serves_traces_within_their_budget(folder):
+    for tool, more, word in (("explain", {}, "device-idle-launch-bound"), ("show", {"id": "aten::addmm"}, "aten::addmm"),
+                             ("show", {"id": "memory-peak"}, "memory-peak"), ("stats", {}, "aten::mm"), ("steps", {}, "median"),
+                             ("stats", {"sort": "count", "by_shape": True}, "[["), ("memory", {}, "peak"),
+                             ("diff", {"after": TRACE}, "no change")):
+        for budget in (150, 2000):
+            failed, text = called(tool, trace=TRACE, budget=budget, **more)
+            assert not failed and word in text and len(text.encode()) <= 4 * budget, (tool, budget, text)
+        failed, text = called(tool, trace=TRACE, budget=1, **more)
+        assert failed and "too small" in text, text
+    for arguments, word in (({}, "'trace' is missing"), ({"trace": 7}, "'trace' is not a text"), ({"trace": "/nowhere"}, "No such file"),
+                            ({"trace": "/dev/null"}, "not a file"), ({"trace": "-"}, "No such file"),
+                            ({"trace": TRACE, "budget": "x"}, "'budget'"), ({"trace": TRACE, "budget": 0}, "'budget'"),
+                            ({"trace": __file__}, "what can be read")):
+        failed, text = called("explain", **arguments)
+        assert failed and word in text, (arguments, text)
+    (folder / "in").mkdir()
+    (folder / "in" / "t.json").write_text('{"traceEvents": []}')
+    (folder / "in" / "out.json").symlink_to(TRACE)
+    equal(called("explain", args=[folder / "in"], trace=str(folder / "in" / "t.json"))[0], False)
+    for path in (TRACE, folder / "in" / "out.json"):
+        failed, text = called("explain", args=[folder / "in"], trace=str(path))
+        assert failed and "not in a folder" in text, text
+    failed, text = called("explain", args=[folder / "in"], trace=str(folder / "in" / "none.json"))
+    assert failed and "No such file" in text, text
+    for path in ("/nowhere", "/etc/nowhere/at/all", str(folder / "in" / ".." / "none.json")):
+        failed, text = called("explain", args=[folder / "in"], trace=path)     # nor does it tell what exists elsewhere
+        assert failed and "not in a folder" in text, text
+    refused(run("mcp", "/nowhere"), 2, "not a folder")
+
+
+@test
+def mcp_does_not_follow_links_out_of_its_folders(folder):
+    spool = folder / "outside" / "secret.mtp"
+    (folder / "outside" / "deep").mkdir(parents=True)
+    assert run("run", "-o", spool, "--", sys.executable, "-c", "sum(map(int, '123'))").code == 0
+    equal(called("stats", args=[folder / "outside"], trace=str(folder / "outside"))[0], False)
+    inside = folder / "inside"
+    inside.mkdir()
+    (inside / "links").mkdir()
+    (inside / "links" / "a.mtp").symlink_to(spool)
+    (inside / "b.mtp").write_bytes(spool.read_bytes())
+    equal(called("stats", args=[inside], trace=str(inside / "b.mtp"))[0], False)
+    (inside / "b.mtp.workers").symlink_to(folder / "outside")
+    (inside / "c").mkdir()
+    (inside / "c" / "d.mtp").write_bytes(spool.read_bytes())
+    (inside / "c" / "d.mtp.workers").mkdir()
+    (inside / "c" / "d.mtp.workers" / "e.mtp").symlink_to(spool)
+    for path in (inside / "links", inside / "b.mtp", inside / "c", inside / "c" / "d.mtp", inside):
+        failed, text = called("stats", args=[inside], trace=str(path))
+        assert failed and "not in a folder" in text, (path, text)
+        equal(called("stats", trace=str(path))[0], False)
+
+
+@test
+def mcp_answers_the_official_client(folder):
+    """Where it is installed (PyPI: mcp)."""
+    client = """
+import asyncio, sys
+try:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+except ImportError:
+    sys.exit(77)
+async def main():
+    async with stdio_client(StdioServerParameters(command=sys.argv[1], args=["mcp"])) as (read, write):
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            await session.send_ping()
+            assert "explain" in [tool.name for tool in (await session.list_tools()).tools]
+            answer = await session.call_tool("explain", {"trace": sys.argv[2], "budget": 300})
+            assert "device-idle-launch-bound" in answer.content[0].text
+asyncio.run(main())
+"""
+    done = subprocess.run([os.environ.get("MCP_PYTHON", sys.executable), "-c", client, MTPROF, TRACE], capture_output=True)
+    assert done.returncode in (0, 77), done.stderr.decode()[-500:]
+
+
+@test
 def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("tabel", TRACE), 2, "did you mean 'table'")
     refused(run("table", "--sort", "nonsense", TRACE), 2, "nonsense", "self_cpu_time_total")
@@ -91,10 +304,17 @@ def wrong_usage_is_2_and_says_what_is_right(folder):
     refused(run("run", "--steps", "5:3", "true"), 2, "--steps", "10:13")
     refused(run("trigger", "x"), 2, "'x'", "mtprof ps")
     refused(run("ps", "x"), 2, "mtprof ps")
+    refused(run("top"), 2, "which recording?", "PID")
+    refused(run("top", "--delay", "0", "run.mtp"), 2, "--delay")
+    refused(run("top", "--sort", "speed", "run.mtp"), 2, "--sort", "self", "name")
+    refused(run("top", "--window", "x", "run.mtp"), 2, "--window")
+    refused(run("top", "-n", "0", "run.mtp"), 2, "--count")
+    refused(run("top", "-n", "1", TRACE), 3, "not an mtprof spool", "mtprof table")
+    refused(run("top", "-n", "1", "nothing.mtp"), 3, "No such file")
     refused(run("diff", "--fail-over", "much", TRACE, TRACE), 2, "percentage or fraction", "5% or 0.05")
     for verb in VERBS:
         usage = run(verb, "--help").out.splitlines()[0]
-        if not usage.endswith((f"mtprof {verb} [TRACE]", f"mtprof {verb}")):  # an argument is needed
+        if not usage.endswith((f"mtprof {verb} [TRACE]", f"mtprof {verb}", "[FOLDER...]")):  # an argument is needed
             refused(run(verb), 2, "mtprof " + verb)
     equal(list(folder.iterdir()), [])
 

@@ -4,7 +4,7 @@
 usage: tests/golden/readme.py SOURCE_ROOT BUILD_ROOT     writes TAP
 
 C is compiled with warnings as errors, Python is run with warnings as errors. The two commands that build and test the
-project are only compared with the Makefile: CI runs them. Links and pictures must exist; the verbs shown must be the command's.
+project are only compared with the Makefile: CI runs them. Those that install it have tests of their own. Links and pictures must exist; the verbs shown must be the command's.
 """
 import importlib.util
 import os
@@ -17,6 +17,7 @@ import tempfile
 
 ROOT, BUILD = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 TEXT = (ROOT / "README.md").read_text()
+INSTALL = {"pip install": "tests/unit/test_wheel.py", "make install": "tests/golden/readme_install.py", "make deb": "tests/golden/readme_install.py"}
 BLOCKS = [(match[1], match[2]) for match in re.finditer(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S)]
 ENVIRONMENT = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", PYTHONPATH=str(ROOT / "src"), PYTHONWARNINGS="error",
                    LD_LIBRARY_PATH=f"{BUILD / 'src'}:{os.environ.get('LD_LIBRARY_PATH', '')}")
@@ -36,7 +37,8 @@ class Skipped(Exception):
 
 
 def need_pytorch():
-    if importlib.util.find_spec("torch") is None:
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:  # the folder beside this file is not PyTorch
         raise Skipped("PyTorch is not installed")
     ENVIRONMENT.setdefault("MTPROF_CACHE", os.path.join(tempfile.gettempdir(), f"mtprof-test-cache-{os.geteuid()}"))
 
@@ -66,12 +68,13 @@ def run_python(code, folder, name):
 
 
 def run_shell(code, folder, name):
+    elsewhere = next((test for first, test in INSTALL.items() if code.startswith(first)), None)
+    if elsewhere:
+        raise Skipped(f"{elsewhere} runs it")
     if re.match(r"make\b", code):
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
         assert all(line.split()[0] == "make" and line.split()[1] in targets for line in code.splitlines()), code
         return
-    if code.startswith("pip install"):
-        raise Skipped("tests/unit/test_wheel.py runs it")
     if code.startswith("mtprof run"):
         need_pytorch()
         (folder / "train.py").write_text(TRAIN)

@@ -1,8 +1,12 @@
 """Tests of the Python package: run with PYTHONPATH=src after a build."""
 import importlib.util
 import locale
+import pathlib
+import sys
 
 import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "golden"))  # report_file
 
 
 def pytest_configure(config):

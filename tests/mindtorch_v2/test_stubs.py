@@ -1,8 +1,10 @@
 """The type stubs, which the build generates from the op table, match the package."""
 import ast
+import importlib
 import pathlib
 
 import mtprof
+import pytest
 
 import mindtorch_v2 as torch
 
@@ -55,3 +57,19 @@ def test_mtprof_stubs_name_what_is_there():
     for of_class in ("Session", "Trace", "Averages"):
         for name in names_in(SRC / "mtprof/_native.pyi", of_class):
             assert hasattr(getattr(mtprof, of_class), name), f"{of_class}.{name}"
+
+
+@pytest.mark.parametrize("name", ["mtprof", "mtprof.profiler", "mtprof.pytorch", "mindtorch_v2.profiler"])
+def test_type_checkers_can_read_what_a_module_exports(name):
+    """mypy --strict takes names that a module imported for its own only if __all__, written out, has them."""
+    path = SRC / name.replace(".", "/") / "__init__.py"
+    lists = [node.value for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"]
+    assert len(lists) == 1
+    exported = ast.literal_eval(lists[0])
+    if name != "mtprof.pytorch":  # which needs PyTorch
+        module = importlib.import_module(name)
+        assert all(hasattr(module, one) for one in exported)
+    if name == "mtprof":
+        assert {n for n in dir(mtprof) if n[0] != "_" and getattr(mtprof, n) is getattr(mtprof._native, n, None)} <= set(exported)
+    elif name != "mtprof.profiler":
+        assert exported == [one for one in importlib.import_module("mtprof.profiler").__all__ if one != "Framework"]

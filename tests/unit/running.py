@@ -44,8 +44,8 @@ def environment(**more):
     return {**{k: v for k, v in os.environ.items() if not k.startswith(("MTPROF", "ASAN_OPTIONS"))}, "LC_ALL": "C.UTF-8", **more}
 
 
-def run(folder, *args, options=(), stdin=None, cwd=None, preexec=None, timeout=60, **more):
-    done = subprocess.run([MTPROF, "run", *options, "--", *args], cwd=cwd or folder, env=environment(**more), input=stdin, timeout=timeout,
+def run(folder, *args, options=(), stdin=None, cwd=None, preexec=None, timeout=60, report=False, **more):
+    done = subprocess.run([MTPROF, "run", *([] if report else ["--no-report"]), *options, "--", *args], cwd=cwd or folder, env=environment(**more), input=stdin, timeout=timeout,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=preexec)
     return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), pathlib.Path(folder))
 

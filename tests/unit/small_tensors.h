@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
+#include "../left_out.h"
 #include <math.h>
 #include <mindtorch.h>
 #include <mindtorch_nn.h>

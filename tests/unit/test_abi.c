@@ -18,6 +18,7 @@ static mtp_events *events;
 static mtp_tree *tree;
 static mtp_diff *diff;
 static mtp_memory_timeline *timeline;
+static mtp_findings *findings;
 static mtp_profile *prof;
 
 static bool swallow(void *user, const void *bytes, size_t n)
@@ -57,6 +58,19 @@ static mtp_status give_diff(const caller *c)
     return status;
 }
 
+static mtp_status give_findings(const caller *c)
+{
+    mtp_findings *made = NULL;
+    mtp_status status = mtp_findings_create(trace, (const mtp_findings_options *)c, &made);
+    mtp_findings_destroy(made);
+    return status;
+}
+
+static mtp_status give_words(const caller *c)
+{
+    return mtp_findings_text(findings, (const mtp_words_options *)c, swallow, NULL);
+}
+
 static mtp_status give_cut(const caller *c)
 {
     mtp_trace *made = NULL;
@@ -68,6 +82,12 @@ static mtp_status give_cut(const caller *c)
 static mtp_status give_export(const caller *c)
 {
     return mtp_trace_chrome(trace, (const mtp_export_options *)c, swallow, NULL);
+}
+
+static mtp_status give_report(const caller *c)
+{
+    return mtp_report_write((const mtp_trace *const *)&trace, 1, (const mtp_report_options *)c, swallow,
+                            NULL);
 }
 
 static mtp_status give_open(const caller *c)
@@ -103,6 +123,13 @@ static mtp_status give_trigger(const caller *c) /* MTP_E_ARG: read, and there is
     return status == MTP_E_ARG ? MTP_OK : status;
 }
 
+static mtp_status give_live(const caller *c) /* MTP_E_IO: read, and there is no such file */
+{
+    mtp_live *made = NULL;
+    mtp_status status = mtp_live_open("/nowhere", (const mtp_live_options *)c, &made);
+    return status == MTP_E_IO ? MTP_OK : status;
+}
+
 #define FILLED(type, last, call, ...)                                                                        \
     {                                                                                                        \
 #type, sizeof(type), MTP__ABI_UNTIL(type, last), call, &(const type)__VA_ARGS__                      \
@@ -117,10 +144,14 @@ static const struct filled {
     FILLED(mtp_averages_options, python_stacks, give_averages, MTP_AVERAGES_OPTIONS_INIT),
     FILLED(mtp_table_options, max_line_width, give_table, MTP_TABLE_OPTIONS_INIT),
     FILLED(mtp_diff_options, max_drift, give_diff, MTP_DIFF_OPTIONS_INIT),
+    FILLED(mtp_findings_options, least, give_findings, MTP_FINDINGS_OPTIONS_INIT),
+    FILLED(mtp_words_options, only, give_words, MTP_WORDS_OPTIONS_INIT),
     FILLED(mtp_cut_options, process, give_cut, MTP_CUT_OPTIONS_INIT),
     FILLED(mtp_export_options, user, give_export, MTP_EXPORT_OPTIONS_INIT),
+    FILLED(mtp_report_options, device, give_report, MTP_REPORT_OPTIONS_INIT),
     FILLED(mtp_open_options, max_memory, give_open, MTP_OPEN_OPTIONS_INIT),
     FILLED(mtp_stack_provider, user, give_provider, {sizeof(mtp_stack_provider), no_frames, no_text, NULL}),
+    FILLED(mtp_live_options, alone, give_live, MTP_LIVE_OPTIONS_INIT),
     FILLED(mtp_trigger, user, give_trigger, {.size = sizeof(mtp_trigger), .ns = 1, .spool = "/nowhere"}),
 };
 
@@ -187,6 +218,11 @@ static mtp_status take_memory(caller *c)
     return mtp_memory_timeline_info(timeline, (mtp_memory_info *)c);
 }
 
+static mtp_status take_findings(caller *c)
+{
+    return mtp_findings_get_summary(findings, (mtp_findings_summary *)c);
+}
+
 static mtp_status take_columns(caller *c)
 {
     return mtp_trace_columns(trace, (mtp_columns *)c);
@@ -207,6 +243,7 @@ static const struct received {
     RECEIVED(mtp_tree_node, device_index, take_node),
     RECEIVED(mtp_diff_summary, fewer_calls, take_summary),
     RECEIVED(mtp_memory_info, peak_blocks, take_memory),
+    RECEIVED(mtp_findings_summary, process, take_findings),
     RECEIVED(mtp_columns, column, take_columns),
 };
 
@@ -291,6 +328,7 @@ static int prepare(void **state)
     assert_ok(mtp_tree_create(trace, &tree));
     assert_ok(mtp_diff_create(trace, trace, NULL, &diff));
     assert_ok(mtp_memory_timeline_create(trace, NULL, &timeline));
+    assert_ok(mtp_findings_create(trace, NULL, &findings));
     assert_ok(mtp_profile_create(NULL, &prof));
     return 0;
 }
@@ -299,6 +337,7 @@ static int finish(void **state)
 {
     (void)state;
     mtp_profile_destroy(prof);
+    mtp_findings_destroy(findings);
     mtp_memory_timeline_destroy(timeline);
     mtp_diff_destroy(diff);
     mtp_tree_destroy(tree);

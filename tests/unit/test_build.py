@@ -6,6 +6,7 @@ usage: tests/unit/test_build.py SOURCE     speaks TAP
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,8 @@ def as_a_subproject(root):
 def out_of_tree(root):
     before = state_of_source()
     build = root / "out of tree"
-    code, said = setup(build, "-Druntime=disabled", "-Dtests=disabled", "-Dbench=disabled", "-Dexamples=disabled")
+    code, said = setup(build, "-Druntime=disabled", "-Dtests=disabled", "-Dbench=disabled", "-Dexamples=disabled", "--bindir=libexec/of/mtprof",
+                       "--libdir=lib64")
     if not check("it_is_configured_out_of_tree", code == 0, said):
         return
     check("options_leave_parts_out", not [n for n in targets(build) if n.startswith(("test_", "bench_", "mindtorch", "_C"))], targets(build))
@@ -91,9 +93,13 @@ def out_of_tree(root):
     if any(n.startswith("_native") for n in targets(build)):
         code, said = run("python3", "-c", "import mtprof; print(mtprof.__file__)", env={**os.environ, "PYTHONPATH": str(build / "python")})
         check("python_finds_it_in_the_build_folder", code == 0 and str(build) in said, said)
-        code, said = run("python3", "-c", "from mtprof.pytorch import collector; print(collector._sources())",
-                         env={**os.environ, "PYTHONPATH": str(build / "python")})
+        code, said = run("python3", "-c", "import runpy; print(runpy.run_path('mtprof/pytorch/collector.py')['_sources']())",  # without torch
+                         cwd=build / "python")
         check("and_the_sources_of_pytorch_s_collector", code == 0, said)
+    code, said = run(*MESON, "install", "-C", build, "--no-rebuild", "--destdir", root / "there")
+    command = next((root / "there").rglob("libexec/of/mtprof/mtprof"), "false")
+    code, said = run(command, "info") if code == 0 else (code, said)
+    check("the_command_finds_its_files_from_any_bindir", code == 0 and "mtprof run        scopes" in said, said)
 
 
 def in_an_environment(root):
@@ -108,12 +114,46 @@ def in_an_environment(root):
     chosen = root / "in venv" / "src" / "python" / "python_path"
     chosen = chosen.read_text().splitlines()[0] if chosen.exists() else "none"
     check("the_active_python_is_built_for", code == 0 and chosen == str(root / "venv" / "bin" / "python3"), chosen + "\n" + said)
+    # an interpreter that says that it is free-threaded
+    next(root.glob("venv/lib/python3*/site-packages")).joinpath("free.pth").write_text("import sys, sysconfig; sysconfig.get_config_vars(); sys.abiflags = 't'\n")
+    less = ["-Druntime=disabled", "-Dtests=disabled", "-Dbench=disabled"]
+    code, said = setup(root / "free", *less, "-Dpython=enabled", env=env)
+    check("a_free_threaded_python_is_refused", code != 0 and "needs a Python with the GIL, and this one is free-threaded" in said, said)
+    code, said = setup(root / "without", *less, env=env)
+    check("or_left_out_and_told", code == 0 and "free-threaded, which mtprof does not support: the Python packages are not built" in said, said)
+    (root / "mtprof").mkdir()
+    for name in ("__init__.py", "_built.py"):
+        shutil.copy(SOURCE / "src" / "mtprof" / name, root / "mtprof")
+    code, said = run(root / "venv" / "bin" / "python3", "-c", "import mtprof", env={**env, "PYTHONPATH": str(root)})
+    check("and_told_by_import", code == 1 and "ImportError: mtprof does not support free-threaded Python" in said, said)
 
 
 def by_an_older_meson(root):
     """Debian 12 has the oldest that we take: newer ones tell what that one refuses."""
     code, said = setup(root / "all", "-Dtests=enabled", "-Dbench=enabled", "-Dexamples=enabled")
     check("nothing_newer_than_our_meson_version_is_used", code == 0 and "features which were added in newer versions" not in said, said)
+
+
+# What stands for a system that is not supported: the compiler's arguments, and what configure must say.
+REFUSED = {
+    "32_bits_are_refused": (["-m32"], "linux", "does not support 32-bit systems"),
+    "big_endian_is_refused": (["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__"], "linux", "does not support big-endian systems"),
+    "musl_is_refused": (["-isystem", "{root}/musl"], "linux", "does not support C libraries other than glibc: musl cannot"),
+    "other_systems_are_refused": ([], "freebsd", "does not support freebsd: it records through interfaces of Linux"),
+}
+
+
+def elsewhere(root):
+    (root / "musl").mkdir()
+    (root / "musl" / "features.h").write_text("")  # musl's defines nothing that tells it
+    for name, (arguments, system, expected) in REFUSED.items():
+        if "-m32" in arguments and platform.machine() != "x86_64":
+            continue
+        words = ", ".join(f"'{word.format(root=root)}'" for word in ["gcc", *arguments])
+        (root / "cross.ini").write_text(f"[binaries]\nc = [{words}]\npkg-config = 'false'\n[properties]\nskip_sanity_check = true\n[host_machine]\n"
+                                        f"system = '{system}'\ncpu_family = 'x86_64'\ncpu = 'x86_64'\nendian = 'little'\n")
+        code, said = setup(root / name, "--cross-file", root / "cross.ini")
+        check(name + "_in_a_sentence", code != 0 and expected in said and "compile with -DMTP_DISABLE" in said, said)
 
 
 def main():
@@ -123,6 +163,7 @@ def main():
         as_a_subproject(root)
         out_of_tree(root)
         by_an_older_meson(root)
+        elsewhere(root)
         in_an_environment(root)
     print(f"1..{len(results)}")
     return 0 if all(results) else 1

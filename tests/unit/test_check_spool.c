@@ -247,6 +247,7 @@ static mtp_outcome outcome_of(const char *path, uint64_t *pid)
 static void a_spool_says_whether_its_process_lives(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_INHERITS);
     char go, process[64];
     uint64_t pid = 0;
     snprintf(live_path, sizeof live_path, "%s", test_path("live.mtp"));

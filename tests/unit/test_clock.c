@@ -29,7 +29,7 @@ static void ticks_never_go_back(void **state)
 static void fast_and_slow_reads_are_of_one_clock(void **state)
 {
     (void)state;
-    if (!mtp__clock_is_tsc())
+    if (!mtp__clock_is_counter())
         skip();
     for (int i = 0; i < 1000; i++) {
         uint64_t a = mtp__clock_ticks_slow(), b = mtp__clock_ticks_fast(), c = mtp__clock_ticks_slow();
@@ -44,7 +44,7 @@ static void anchors_are_monotone_in_every_clock(void **state)
     mtp__clock_anchor(&a);
     for (int i = 0; i < 1000; i++) {
         mtp__clock_anchor(&b);
-        assert_true(b.ticks > a.ticks);
+        assert_true(b.ticks >= a.ticks); /* a tick may be longer than that takes */
         assert_true(b.monotonic_ns > a.monotonic_ns);
         assert_true(b.raw_ns > a.raw_ns);
         a = b;
@@ -69,8 +69,8 @@ static void ticks_per_ns_turns_ticks_into_time(void **state)
 {
     (void)state;
     double rate = mtp__clock_ticks_per_ns();
-    assert_true(rate > 0.1 && rate < 20);
-    if (!mtp__clock_is_tsc())
+    assert_true(rate > 0.01 && rate < 20); /* arm64: from 0.019 */
+    if (!mtp__clock_is_counter())
         assert_true(rate == 1.0);
     mtp__anchor a, b;
     mtp__clock_anchor(&a);
@@ -224,7 +224,7 @@ static void a_clock_that_stands_still_does_not_hold_start_up_and_is_told(void **
 {
     (void)state;
     double rate = true_rate();
-    if (!mtp__clock_is_tsc())
+    if (!mtp__clock_is_counter())
         skip();
     for (int all = 0; all < 2; all++) {
         warnings w = {0};
@@ -274,7 +274,7 @@ static void a_clock_that_steps_while_recording_is_counted_and_times_stay_right(v
     (void)state;
     static const int64_t steps[] = {-3600000000000, -30000000000, 3600000000000};
     double rate = true_rate();
-    if (!mtp__clock_is_tsc())
+    if (!mtp__clock_is_counter())
         skip();
     for (size_t k = 0; k < COUNT(steps); k++) {
         warnings w = {0};
@@ -292,9 +292,69 @@ static void a_clock_that_steps_while_recording_is_counted_and_times_stay_right(v
     }
 }
 
-/* ---------------------------------------------------------------------------------------- without the TSC */
+/* ------------------------------------------------------------------------------------------ coarse counters */
 
-static void record_without_tsc(void *arg)
+static uint64_t coarse_reads;
+
+static uint64_t coarse_clock(void)
+{
+    return 1000 + coarse_reads++ / 64; /* a tick as long as 64 records */
+}
+
+/* As on arm64, where a tick may take 50 ns: most scopes have no length, and begin when others do. */
+static void scopes_shorter_than_a_tick_keep_their_parents(void **state)
+{
+    (void)state;
+    mtp_profile_config c = test_config(NULL);
+    mtp_trace *t, *again;
+    coarse_reads = 0;
+    mtp__clock_hook_set(coarse_clock);
+    mtp_profile *prof = test_start(&c);
+    for (int i = 0; i < 1000; i++)
+        MTP_SCOPE ("outer") {
+            MTP_SCOPE ("first") {
+            }
+            MTP_SCOPE ("second") {
+                MTP_SCOPE ("inner") {
+                }
+            }
+        }
+    assert_ok(mtp_profile_stop(prof));
+    mtp__clock_hook_set(NULL);
+    assert_ok(mtp_profile_trace(prof, &t));
+    static const char *const names[] = {"outer", "first", "second", "inner"};
+    static const uint32_t above[] = {0, 1, 2, 1}; /* how far before it its parent is; 0: it has none */
+    assert_int_equal(t->span_count, 4000);
+    uint32_t without_length = 0;
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        assert_string_equal(mtp__trace_get_text(t, t->name[i]).bytes, names[i % 4]);
+        assert_int_equal(t->parent[i], above[i % 4] != 0 ? i - above[i % 4] : MTP__NONE);
+        assert_true(t->end[i] >= t->start[i]);
+        assert_true(i % 4 == 0 ||
+                    (t->start[i] >= t->start[t->parent[i]] && t->end[i] <= t->end[t->parent[i]]));
+        without_length += t->end[i] == t->start[i];
+    }
+    assert_true(without_length > 3000);
+    assert_int_equal(t->unmatched_ends + t->unfinished, 0);
+    const char *path = test_path("coarse.json"); /* there, only times tell which scope is inside which */
+    assert_ok(mtp_trace_export(t, path, NULL));
+    assert_ok(mtp_trace_open(path, NULL, &again));
+    assert_int_equal(again->span_count, 4000);
+    mtp_trace_destroy(again);
+    mtp_trace_destroy(t);
+    mtp_profile_destroy(prof);
+}
+
+/* ------------------------------------------------------------------------------------ without the counter */
+
+/* arm64: from Linux 6.12 on; not by qemu. */
+static bool counter_can_be_forbidden(void)
+{
+    int mode;
+    return prctl(PR_GET_TSC, &mode, 0, 0, 0) == 0;
+}
+
+static void record_without_counter(void *arg)
 {
     (void)arg;
     mtp_trace *t;
@@ -302,7 +362,7 @@ static void record_without_tsc(void *arg)
     mtp_profile *prof;
     CHILD_CHECK(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
     mtp__clock_probe();
-    CHILD_CHECK(!mtp__clock_is_tsc());
+    CHILD_CHECK(!mtp__clock_is_counter());
     CHILD_CHECK(strstr(mtp_clock_name(), "PR_SET_TSC") != NULL);
     CHILD_CHECK(mtp_profile_create(&c, &prof) == MTP_OK && mtp_profile_start(prof) == MTP_OK);
     for (int i = 0; i < 1000; i++)
@@ -314,20 +374,21 @@ static void record_without_tsc(void *arg)
     mtp_profile_destroy(prof);
 }
 
-static void a_program_that_may_not_read_the_tsc_is_recorded_by_another_clock(void **state)
+static void a_program_that_may_not_read_the_counter_is_recorded_by_another_clock(void **state)
 {
     (void)state;
-#if defined(__x86_64__)
-    if (TEST_ASAN || TEST_TSAN) /* the sanitizer's run time reads clocks in its own way */
+#if defined(__x86_64__) || defined(__aarch64__)
+    if (TEST_ASAN || TEST_TSAN ||
+        !counter_can_be_forbidden()) /* the sanitizer's run time reads clocks in its own way */
         skip();
-    assert_true(test_left_well(test_child(record_without_tsc, NULL, 60)));
+    assert_true(test_left_well(test_child(record_without_counter, NULL, 60)));
 #else
-    (void)record_without_tsc;
+    (void)record_without_counter, (void)counter_can_be_forbidden;
     skip();
 #endif
 }
 
-static void load_without_tsc(void *arg)
+static void load_without_counter(void *arg)
 {
     (void)arg;
     CHILD_CHECK(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
@@ -341,15 +402,15 @@ static void load_without_tsc(void *arg)
     CHILD_CHECK(before <= between && between <= after);
 }
 
-static void a_program_that_may_not_read_the_tsc_loads_the_library(void **state)
+static void a_program_that_may_not_read_the_counter_loads_the_library(void **state)
 {
     (void)state;
-#if defined(__x86_64__)
-    if (TEST_ASAN || TEST_TSAN)
+#if defined(__x86_64__) || defined(__aarch64__)
+    if (TEST_ASAN || TEST_TSAN || !counter_can_be_forbidden())
         skip();
-    assert_true(test_left_well(test_child(load_without_tsc, NULL, 60)));
+    assert_true(test_left_well(test_child(load_without_counter, NULL, 60)));
 #else
-    (void)load_without_tsc;
+    (void)load_without_counter;
     skip();
 #endif
 }
@@ -370,8 +431,9 @@ int main(void)
         cmocka_unit_test_teardown(a_clock_that_stepped_before_the_start_does_not_spoil_the_rate, sound_again),
         cmocka_unit_test_teardown(a_clock_that_steps_while_recording_is_counted_and_times_stay_right,
                                   sound_again),
-        TEST(a_program_that_may_not_read_the_tsc_is_recorded_by_another_clock),
-        TEST(a_program_that_may_not_read_the_tsc_loads_the_library),
+        TEST(scopes_shorter_than_a_tick_keep_their_parents),
+        TEST(a_program_that_may_not_read_the_counter_is_recorded_by_another_clock),
+        TEST(a_program_that_may_not_read_the_counter_loads_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,78 @@ MAKEFILE = """
 user: program.c
 \t$(CC) $(CFLAGS) $< -o $@ $$(pkg-config --cflags --libs mtprof) -Wl,-rpath,$$(pkg-config --variable=libdir mtprof)
 """
+PLUGIN = """
+#include <mtprof.h>
+static mtp_profile *prof;
+int plugin_start(void);
+int plugin_start(void)
+{
+    mtp_profile_config config = MTP_PROFILE_CONFIG_INIT;
+    return mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK;
+}
+void plugin_work(void);
+void plugin_work(void)
+{
+    MTP_SCOPE("work") mtp_mark(MTP_NAME("mark"));
+}
+void plugin_stop(void);
+void plugin_stop(void)
+{
+    mtp_profile_stop(prof);
+    mtp_profile_destroy(prof);
+}
+"""
+# A thread that recorded in a plug-in ends after the plug-in was closed; so does the process, and a fork of it.
+PLUGIN_HOST = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void (*work)(void);
+static pthread_barrier_t recorded, closed;
+
+static void *thread(void *arg)
+{
+    work();
+    pthread_barrier_wait(&recorded);
+    pthread_barrier_wait(&closed);
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_barrier_init(&recorded, NULL, 2);
+    pthread_barrier_init(&closed, NULL, 2);
+    for (int i = 0; i < 5; i++) {
+        int (*start)(void), status;
+        void (*stop)(void);
+        pthread_t t;
+        void *plugin = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+        if (plugin == NULL)
+            return puts(dlerror()), 1;
+        *(void **)&start = dlsym(plugin, "plugin_start");
+        *(void **)&stop = dlsym(plugin, "plugin_stop");
+        *(void **)&work = dlsym(plugin, "plugin_work");
+        if (start() != 0)
+            return 2;
+        pthread_create(&t, NULL, thread, NULL);
+        pthread_barrier_wait(&recorded);
+        stop();
+        dlclose(plugin);
+        pthread_barrier_wait(&closed);
+        pthread_join(t, NULL);
+        if (fork() == 0)
+            _exit(0);
+        wait(&status);
+        if (status != 0)
+            return 3;
+    }
+    return 0;
+}
+"""
 DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++17"), ("cpp", "c++20")]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
@@ -103,6 +175,7 @@ def check_cmake(root, prefix, mindtorch):
         check(f"cmake_{language}_with_{target}", good, said)
         if target == "mtprof::static" and code == 0:
             check("and_that_needs_no_shared_one", "libmtprof" not in run("readelf", "-d", "b/user", cwd=folder)[1])
+    check_cmake_places(root, prefix)
     for version, name in ("0.2", "a_newer_version"), ("1", "another_major_version"):
         folder = fresh(root, f"cmake-{version}", CMakeLists__txt=CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(
             "mtprof 0.1", f"mtprof {version}"), program__c=PROGRAM)
@@ -113,6 +186,31 @@ def check_cmake(root, prefix, mindtorch):
                        program__c=PROGRAM)
         code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
         check("a_part_that_is_not_installed_is_named", code != 0 and "without its part 'mindtorch'" in " ".join(out.split()), out)
+
+
+def check_cmake_places(root, prefix):
+    """Where find_package looks, and what it can ask for."""
+    (root / "merged").mkdir()
+    (root / "merged/usr").symlink_to(prefix)
+    for name in ("lib", "lib64", "bin"):  # as /lib is /usr/lib
+        (root / "merged" / name).symlink_to(f"usr/{name}")
+    for name, asked, place in (("where_lib_is_a_link_to_usr_lib", "0.1", root / "merged"), ("its_part_static", "COMPONENTS static", prefix),
+                               ("its_part_mtprof", "COMPONENTS mtprof", prefix), ("a_range_of_versions", "0.1...0.2", prefix)):
+        text = CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace("mtprof 0.1", f"mtprof {asked}").replace("3.16", "3.19")
+        folder = fresh(root, f"cmake-{name}", CMakeLists__txt=text, program__c=PROGRAM)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={place}", cwd=folder)
+        if code == 0:
+            code, out = run("cmake", "--build", "b", cwd=folder)
+        check(f"cmake_finds_{name}", code == 0 and works("b/user", folder)[0], out)
+    version = next(prefix.rglob("mtprof-config-version.cmake"))
+    folder = fresh(root, "versions", CMakeLists__txt="cmake_minimum_required(VERSION 3.19)\nproject(user C)\n" + "".join(
+        f'find_package(mtprof {asked} QUIET)\nmessage("{asked} ${{mtprof_FOUND}}")\nunset(mtprof_DIR CACHE)\n'
+        for asked in ("0.1...0.1.3", "0.1...<0.1.5", "0.1...0.1.5", "0.1.4...<0.2")))
+    now = version.read_text()
+    version.write_text(re.sub('PACKAGE_VERSION ".*"', 'PACKAGE_VERSION "0.1.5"', now))
+    code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+    version.write_text(now)
+    check("a_range_ends_where_it_says", re.findall(r"^0\.1.* (\d)$", out, re.M) == ["0", "0", "1", "1"], out)
 
 
 def check_meson(root, meson, pkgconfig, lib):
@@ -161,6 +259,17 @@ def check_compilers(root, pkgconfig):
     check("disabled_calls_need_the_headers_only", code == 0 and run("./user", cwd=folder)[0] == 0, out)
 
 
+def check_plugins(root, lib, include):
+    """Plug-ins that are closed while threads of the program have recorded in them."""
+    folder = fresh(root, "plugins", plugin__c=PLUGIN, host__c=PLUGIN_HOST)
+    code, out = run("cc", "host.c", "-o", "host", "-pthread", "-ldl", cwd=folder)
+    for kind, libraries in ("shared", [f"-L{lib}", "-lmtprof", f"-Wl,-rpath,{lib}"]), ("static", [lib / "libmtprof.a", "-lz", "-lzstd", "-lm"]):
+        if code == 0:
+            code, out = run("cc", "-shared", "-fPIC", "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
+        status, said = run("./host", f"./{kind}.so", cwd=folder) if code == 0 else (code, out)
+        check(f"a_plug_in_with_the_{kind}_library_can_be_closed", status == 0, (status, said))
+
+
 def check_exports(lib):
     for name, prefix in ("libmtprof.so", "mtp_"), ("libmindtorch.so", "mt_"):
         if not (lib / name).exists():
@@ -192,15 +301,14 @@ def main(build, meson):
         command = next((root / "to").rglob("bin/mtprof"))
         lib, prefix = library.parent, command.parent.parent
         moved = root / "moved"
-        prefix.rename(moved)  # CMake's files must not mind; pkg-config's name the prefix
+        prefix.rename(moved)  # which the files of CMake and pkg-config must not mind
         lib = moved / lib.relative_to(prefix)
-        for file in (lib / "pkgconfig").glob("*.pc"):
-            file.write_text(re.sub("^prefix=.*", f"prefix={moved}", file.read_text(), flags=re.M))
         check_exports(lib)
         check_frozen(root, lib)
         check_cmake(root, moved, (lib / "libmindtorch.so").exists())
         check_meson(root, meson, lib / "pkgconfig", lib)
         check_compilers(root, lib / "pkgconfig")
+        check_plugins(root, lib, moved / "include")
     print(f"1..{len(results)}")
     return not all(results)
 

@@ -88,6 +88,7 @@ static void a_flight_recorder_stays_within_its_budget(void **state)
 static void starting_stopping_and_exporting_does_not_grow(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_GROWS);
     int cycles = test_scaled(400), first = 100;
     mtp_profile_config c = test_config(NULL);
     c.record_shapes = c.profile_memory = true;
@@ -141,6 +142,7 @@ static void *short_thread(void *arg)
 static void threads_that_come_and_go_are_counted_and_leave_nothing(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_LEAKS_THREADS);
     uint64_t rounds = (uint64_t)test_scaled(500), made = 0;
     size_t rss = 0;
     mtp_profile_config c = test_config(NULL);
@@ -222,6 +224,7 @@ static void read_long(void *arg)
 static void a_long_recording_is_written_in_bounded_memory_and_read(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_GROWS);
     the_run = test_shared(sizeof *the_run);
     the_run->scopes = (uint64_t)test_scaled(500000);
     snprintf(the_run->path, sizeof the_run->path, "%s", test_path("long.mtp"));

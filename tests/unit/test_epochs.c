@@ -76,6 +76,7 @@ static void many_threads(mtp_profile *prof)
 static void short_threads_do_not_fill_a_ring(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_LEAKS_THREADS);
     each_ring(many_threads);
 }
 
@@ -363,6 +364,7 @@ static void record_until_killed(void *arg)
 static void a_ring_that_turns_survives_kills(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
     shared = test_shared(sizeof *shared);
     test_path("epochs.mtp"); /* creates the folder in the parent */
     for (int done = 0; done < test_scaled(60);) {

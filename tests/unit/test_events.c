@@ -696,7 +696,7 @@ static void the_control_stream_says_who_recorded_what_and_when(void **state)
     assert_int_equal(session->word[0], getpid());
     assert_int_equal(session->word[1], MTP_CPU | MTP_NPU | MTP_WITH_SHAPES);
     assert_int_equal(session->word[2], 1);
-    assert_int_equal(session->word[3], mtp__clock_is_tsc());
+    assert_int_equal(session->word[3], mtp__clock_is_counter());
     const seen_words *first = seen_control(&s, MTP__CONTROL_ANCHOR, 0),
                      *last = seen_control(&s, MTP__CONTROL_ANCHOR, 1);
     assert_non_null(last); /* one at the start, one at the stop */

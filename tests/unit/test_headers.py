@@ -5,6 +5,7 @@ usage: tests/unit/test_headers.py INCLUDE_DIR SHARED_LIB     speaks TAP
 """
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -105,6 +106,21 @@ def headers_compile_alone():
                     code, said = run(compiler, "-x", kind, f"-std={language}", *flags, "-",
                                      stdin=f"#include <{header.name}>\n#include <{header.name}>\n")
                     report(f"{header.name}_compiles_alone_as_{language}_with_{compiler}{define}", code and said)
+
+
+def other_systems_need_no_library():
+    """-ffreestanding: without the C library's headers, which are the host's."""
+    others = {"big_endian": ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__"]}
+    if platform.machine() == "x86_64":
+        others["32_bits"] = ["-m32"]
+    for compiler in COMPILERS:
+        for name, flags in others.items():
+            command = [compiler, "-x", "c", "-std=c11", "-ffreestanding", "-fsyntax-only", f"-I{INCLUDE}", *WARNINGS, *flags]
+            code, said = run(*command, "-DMTP_DISABLE", "-", stdin=profiled(CALLS))
+            report(f"{name}_compiles_every_call_away_with_{compiler}", code and said)
+            code, said = run(*command, "-", stdin="#include <mtprof.h>\n")
+            told = "libmtprof does not support 32-bit or big-endian systems: define MTP_DISABLE there" in said
+            report(f"{name}_is_refused_without_that_with_{compiler}", "" if code and told else f"exit {code}\n{said}")
 
 
 def every_call_compiles(folder):
@@ -290,6 +306,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="mtprof-headers-") as folder:
         folder = pathlib.Path(folder)
         headers_compile_alone()
+        other_systems_need_no_library()
         every_call_compiles(folder)
         names_of_sites_are_literals(folder)
         break_leaves_the_scope(folder)

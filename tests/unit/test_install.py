@@ -56,7 +56,7 @@ def run(*command, cwd="/", **env):
 
 def compiled(folder, text, package, pc, prefix):
     (folder / "program.c").write_text(text)
-    code, flags, said = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(pc), LC_ALL="C")
+    code, flags, said = run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(pc), LC_ALL="C")
     if code == 0:
         code, _, said = run(*os.environ.get("CC", "cc").split(), folder / "program.c", "-o", folder / package, *flags.split(),
                            f"-Wl,-rpath,{prefix / pc.parent.relative_to(prefix)}", LC_ALL="C")
@@ -73,10 +73,11 @@ print("mtprof" in sys.modules and sys.modules["mtprof"].__file__)
 sys.exit(3)
 """
 IMPORTS = """
+import os, runpy
 import mtprof, mtprof.profiler, mtprof.emit
-from mtprof.pytorch import collector
 print(mtprof.__file__)
-print(*collector._sources(), sep="\\n")
+collector = runpy.run_path(os.path.dirname(mtprof.__file__) + "/pytorch/collector.py")  # imported, it would need torch
+print(*collector["_sources"](), sep="\\n")
 """
 TENSOR_PROGRAM = """
 import mindtorch_v2 as torch
@@ -192,6 +193,24 @@ def check_spaces(root, prefix, python):
             link.unlink()
 
 
+def check_info(root, prefix):
+    """What `mtprof info` prints can be pasted into a shell, also after the prefix was moved into an odd folder."""
+    odd = root / "an odd pläce"
+    prefix.rename(odd)
+    work = root / "info"
+    work.mkdir()
+    (work / "PROGRAM.c").write_text(PROGRAM)
+    code, out, err = run(odd / "bin/mtprof", "info")
+    lines = {line[2:18].strip(): line[20:] for line in out.splitlines()[1:]}
+    code, out, err = run("sh", "-c", lines.get("#include", "false"), cwd=work)
+    lib = next(odd.rglob("libmtprof.so.0")).parent
+    check("a_program_compiles_as_info_says", code == 0 and run(work / "a.out", LD_LIBRARY_PATH=str(lib))[0] == 0, (lines, err))
+    code, out, err = run("sh", "-c", lines.get("ITT programs", "false").replace("PROGRAM", "env"), cwd=work)
+    check("and_its_variables_are_words", code == 0 and f"INTEL_LIBITTNOTIFY64={lib}/mtprof/libmtprof_itt.so\n" in out, (lines, err))
+    check("no_line_has_what_the_loader_cannot_load", lines.get("heap of programs") == "mtprof run --malloc -- PROGRAM", lines)
+    odd.rename(prefix)
+
+
 def check_links(root, command):
     """Links that somebody else could have made are not loaded from."""
     links = pathlib.Path(f"/tmp/mtprof-links-{NOBODY}")
@@ -212,6 +231,47 @@ def check_make():
     """What `make install` hands to meson, which is a printf here."""
     code, out, err = run("make", "-s", "-C", SOURCE, "-o", "build", "install", "MESON=printf '[%s]'", "PREFIX=/a place/ä", "DESTDIR=b c")
     check("make_install_takes_folders_with_spaces", code == 0 and "[-Dprefix=/a place/ä]" in out and f"[{SOURCE}/b c]" in out, out + err)
+
+
+FAKE_MESON = """#!/bin/sh
+# Installs a file and a Python module as meson does, and logs it as meson does.
+log=$3/meson-logs/install-log.txt place=$5
+mkdir -p "$3/meson-logs"
+echo "# List of files installed by Meson" >"$log"
+for file in bin/mtprof "share/ä b/it.py" $MORE; do
+    folder=$place/$(dirname "$file")
+    for new in "$(dirname "$folder")" "$folder"; do
+        [ -d "$new" ] || made="$made$new
+"
+    done
+    mkdir -p "$folder" && touch "$place/$file" && echo "$place/$file" >>"$log"
+done
+printf '%s' "$made" >>"$log"
+"""
+
+
+def check_uninstall(root):
+    """Of what `make install` installed, twice and over an older version: all of it, and nothing else."""
+    build, place, fake = root / "fake_build", root / "place of others", root / "fake meson"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin/other").touch()
+    fake.write_text(FAKE_MESON)
+    fake.chmod(0o755)
+
+    def make(target, at, **more):
+        return run("make", "-s", "-C", SOURCE, "-o", "build", target, f"MESON='{fake}'", f"BUILD={build}", f"DESTDIR={at}", **more)
+
+    done = [make("install", place, MORE="lib/old/gone.so"), make("install", place)]
+    check("make_installs_twice", all(code == 0 for code, _, _ in done) and (place / "lib/old/gone.so").exists(), done)
+    (place / "share/ä b/__pycache__").mkdir()
+    (place / "share/ä b/__pycache__/it.cpython-311.pyc").touch()
+    run(fake, "install", "-C", build, "--destdir", root / "of a test")  # meson's log is now that of another place
+    code, out, err = make("uninstall", "")
+    left = sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+    check("make_uninstall_leaves_only_what_others_have", code == 0 and left == ["bin", "bin/other"], (left, out, err))
+    check("and_nothing_of_other_places_is_removed", (root / "of a test/bin/mtprof").exists())
+    code, out, err = make("uninstall", "")
+    check("then_there_is_nothing_to_uninstall", code != 0 and "nothing was installed" in out + err, out + err)
 
 
 def main(build, meson, python, *given):
@@ -249,7 +309,9 @@ def main(build, meson, python, *given):
             programs.append(("--opencl", opencl_program, ["10"]))
         check_python(root, command, python, lib)
         check_run(root, command, programs, python)
+        check_info(root, moved)
         check_spaces(root, moved, python)
+        check_uninstall(root)
     check_make()
     print(f"1..{len(results)}")
     return not all(results)

@@ -156,7 +156,20 @@ def prepare(folder):
         app.writestr("__main__.py", PROGRAM)
 
 
+def free_threaded():
+    """A Python that says that it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = Interpreter("3", sys.argv[2] or sys.executable, pathlib.Path(folder))
+        if one.run(one.python, "-m", "venv", "--without-pip", "env").returncode != 0:
+            return
+        next(one.folder.glob("env/lib/python3*/site-packages")).joinpath("free.pth").write_text("import sys; sys.abiflags = 't'\n")
+        done = one.run("env/bin/python", "-c", "print(5)", under=True)
+        check("a_free_threaded_python_is_named_as_the_reason", done.stdout == "5\n" and re.search(
+            r"its Python functions are not recorded: this Python 3\.\d+ is free-threaded", done.stderr), said(done))
+
+
 def main():
+    free_threaded()
     for version, python in interpreters().items():
         with tempfile.TemporaryDirectory() as temporary:
             prepare(pathlib.Path(temporary))

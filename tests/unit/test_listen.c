@@ -196,6 +196,7 @@ static void fork_while_served(job *j)
 static void a_forked_child_has_no_connection_of_its_parents(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
     job *j = listener(fork_while_served);
     for (int i = 0; i < test_scaled(300); i++) {
         char answer[256];
@@ -222,6 +223,7 @@ static void fork_one(job *j)
 static void a_forked_child_listens_and_its_errno_is_its_own(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
     job *j = listener(fork_one);
     assert_int_equal(state_of(j->pid), IDLE);
     assert_int_equal(state_of(j->other), IDLE);
@@ -277,6 +279,7 @@ static void leave_two_threads_of_ours(job *j)
 static void a_program_whose_main_thread_left_ends_although_we_have_threads(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_HAS_A_THREAD);
     if (TEST_TSAN)
         skip(); /* it has a thread of its own, which nobody counts */
     job *j = listener(leave_two_threads_of_ours);
@@ -335,6 +338,7 @@ static void live_in_a_namespace(void *arg)
 static void in_another_namespace_of_processes_only_its_own_can_record_it(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
     job *j = test_shared(sizeof *j);
     pid_t pid = test_fork_child(live_in_a_namespace, j, 60);
     while (!j->ready && waitpid(pid, &j->other_status, WNOHANG) == 0)

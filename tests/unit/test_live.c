@@ -158,7 +158,7 @@ static void a_live_file_is_read_from_outside(void **state)
             usleep(1000);
         assert_int_equal(atomic_load(&shared->ready), 1);
         int ops = 0;
-        for (int i = 0; i < test_scaled(40); i++) {
+        for (int i = 0; i < test_scaled(test_in_qemu() ? 4 : 40); i++) {
             mtp_trace *t;
             mtp_check *check;
             assert_ok(mtp_trace_open(path, NULL, &t));

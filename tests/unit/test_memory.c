@@ -269,7 +269,8 @@ static void recorded_stacks_tell_the_line_of_a_block(void **state)
     mtp_trace *t = made_begin();
     uint32_t main = made_thread(t, 7);
     static const char *const frames[] = {"train.py:30:<module>", "model.py:12:forward",
-                                         "/usr/lib/mindtorch_v2/nn/functional.py:3:linear"};
+                                         "/usr/lib/mindtorch_v2/nn/functional.py:3:linear",
+                                         "mindtorch_v2/nn/functional.py:4:linear"}; /* relative to sys.path */
     mtp__detail d = MTP__DETAIL_INIT;
     for (size_t i = 0; i < COUNT(frames); i++)
         d.stack = mtp__trace_add_stack(t, d.stack, made_text(t, frames[i]));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 /* after those */
 #include <cmocka.h>
+#include "../left_out.h"
 
 #ifdef __SANITIZE_THREAD__
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
@@ -209,6 +210,7 @@ static void *run_until(void *stop)
 
 static void a_child_starts_its_own_workers(void **state)
 {
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
     atomic_bool stop = false;
     pthread_t busy;
     (void)state;

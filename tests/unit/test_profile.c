@@ -213,6 +213,7 @@ static void a_profile_may_be_destroyed_at_any_time(void **state)
 static void starting_and_stopping_for_long_does_not_grow(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_GROWS);
     mtp_profile_config c = test_config(NULL);
     size_t rss = 0;
     long live = 0;

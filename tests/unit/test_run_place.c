@@ -188,6 +188,7 @@ static int find(const char *name, bool is_module, run_program *p)
 static void programs_are_found_as_a_shell_does(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU("the /bin/sh here is another processor's, which is reported");
     run_program p;
     enter("programs");
     assert_int_equal(find("sh", false, &p), 0);

@@ -227,6 +227,7 @@ static void noise_that_an_op_makes_is_no_input(void **state)
 static void a_number_that_is_recorded_is_no_input_and_is_given_back(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_CLOCK);
     mt_tensor *w = vector(16, 1);
     assert_mt_ok(mt_set_requires_grad(w, true));
     int64_t most[MTP_MEMORY_CATEGORIES];
@@ -320,6 +321,7 @@ static void threads_train_beside_each_other(void **state)
 static void a_forked_child_can_compute(void **state)
 {
     (void)state;
+    TEST_NOT_IN_QEMU(QEMU_FORKS_ALONE);
 #ifdef __SANITIZE_THREAD__
     skip(); /* TSan allows no threads after a fork */
 #endif

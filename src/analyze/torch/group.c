@@ -120,14 +120,6 @@ uint32_t mtp__group_text(mtp__group *g, const void *bytes, size_t length)
 
 /* ----------------------------------------------------------------------------------------------- names */
 
-static bool is_filtered(mtp_text name)
-{
-    for (const char *const *known = mtp__filtered_names; *known != NULL; known++)
-        if (strlen(*known) == name.length && memcmp(*known, name.bytes, name.length) == 0)
-            return true;
-    return false;
-}
-
 static size_t word(const char *p, const char *end)
 {
     const char *from = p;
@@ -156,10 +148,9 @@ size_t mtp__overload_at(mtp_text name)
 
 uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
 {
-    static const char steps[] = "ProfilerStep*";
     mtp_text text = mtp__trace_get_text(g->t, name);
     uint32_t *key = (uint32_t *)g->key_of.p + name;
-    if (is_filtered(text)) {
+    if (mtp__is_filtered(text)) {
         *key = MTP__KEY_NONE + 1;
         return MTP__KEY_NONE;
     }
@@ -171,7 +162,7 @@ uint32_t mtp__group_new_key(mtp__group *g, uint32_t name)
     if (point != 0)
         text.length = point;
     if (MTP__BEGINS_WITH(text, MTP__STEP_PREFIX))
-        text = (mtp_text){steps, sizeof steps - 1};
+        text = (mtp_text){MTP__STEP_KEY, sizeof MTP__STEP_KEY - 1};
     uint32_t id = mtp__group_text(g, text.bytes, text.length);
     if (id == 0)
         return MTP__KEY_NONE; /* latched */

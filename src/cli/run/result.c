@@ -230,7 +230,14 @@ static void tell_command(const char *before, const char *out, const char *after)
     fprintf(stderr, "%s\n", after);
 }
 
-static void tell_files(const run_place *place, const found *f, bool of_python)
+static void tell_report(const char *report)
+{
+    struct stat st;
+    if (report[0] != 0 && stat(report, &st) == 0)
+        fprintf(stderr, "report   %s (%.1f MB; opens in a browser)\n", report, (double)st.st_size / 1e6);
+}
+
+static void tell_files(const run_place *place, const found *f, bool of_python, const char *report)
 {
     struct stat st;
     char json[PATH_MAX];
@@ -245,6 +252,7 @@ static void tell_files(const run_place *place, const found *f, bool of_python)
     fputc('\n', stderr);
     if (!is_trace(out))
         return;
+    tell_report(report);
     for (size_t i = 0; i < f->count; i++) {
         steps |= f->spool[i].info.steps > 2; /* every recording has one */
         memory |= f->spool[i].info.memory_events > 0;
@@ -292,6 +300,26 @@ static bool convert(const run_place *place, const mtp_trace *trace, const char *
     return false;
 }
 
+/* Beside the output; "": none was written. A page of somebody else is not replaced, and failing is no error: the recording
+ * is there. */
+static void write_report(const run_options *o, const run_place *place, const mtp_trace *trace,
+                         char report[PATH_MAX])
+{
+    mtp_report_options options = MTP_REPORT_OPTIONS_INIT;
+    report[0] = 0;
+    if (o->no_report || trace == NULL || !is_trace(place->shown))
+        return;
+    cli_report_name(place->shown, report, PATH_MAX);
+    options.names = &place->shown;
+    if (!cli_report_may_replace(report)) {
+        cli_note("%s is there, and is no report: 'mtprof report' can write another", report);
+        report[0] = 0;
+    } else if (mtp_export_report(&trace, 1, report, &options) != MTP_OK) {
+        cli_note("no report: %s", mtp_last_error());
+        report[0] = 0;
+    }
+}
+
 static void delete_spools(const found *f)
 {
     for (size_t i = 0; i < f->count; i++)
@@ -302,6 +330,7 @@ static void delete_spools(const found *f)
 void run_result(const run_options *o, run_place *place, const run_ended *ended)
 {
     found f = {.spool = NULL};
+    char report[PATH_MAX];
     int code;
     look(&f, place->folder);
     spool *first = first_of(&f, ended->pid);
@@ -313,6 +342,7 @@ void run_result(const run_options *o, run_place *place, const run_ended *ended)
         if (trace != NULL)
             of_python = run_table(trace, stderr);
         bool good = is_spool || (trace != NULL && convert(place, trace, place->folder));
+        write_report(o, place, good ? trace : NULL, report);
         mtp_trace_destroy(trace);
         if (good)
             run_place_forget(place);
@@ -320,7 +350,7 @@ void run_result(const run_options *o, run_place *place, const run_ended *ended)
             delete_spools(&f);
         tell_end(o, ended, &f);
         if (good)
-            tell_files(place, &f, of_python);
+            tell_files(place, &f, of_python, report);
     } else {
         tell_end(o, ended, &f);
         if (first == NULL && f.live == 0)

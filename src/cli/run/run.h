@@ -26,7 +26,7 @@ enum {
 typedef struct run_options {
     const char *output; /* -o */
     bool use[RUN_COLLECTORS], asked[RUN_COLLECTORS];
-    bool shapes, memory, stacks, newest, wait;
+    bool shapes, memory, stacks, newest, wait, no_report;
     uint64_t budget;               /* bytes; 0: the default */
     int64_t delay_ns, duration_ns; /* duration 0: to the end */
     const char *steps;             /* "A:B", checked; NULL: all */

@@ -26,6 +26,9 @@
 #elif defined(__aarch64__)
 #define JUMP_SLOT R_AARCH64_JUMP_SLOT
 #define GLOBAL_DATA R_AARCH64_GLOB_DAT
+#else /* memory is not recorded: no relocation has this type */
+#define JUMP_SLOT UINT32_MAX
+#define GLOBAL_DATA UINT32_MAX
 #endif
 
 namespace

@@ -14,7 +14,6 @@ import importlib
 from typing import Any
 
 from mtprof import dispatch_op_enter, dispatch_op_exit, is_profiler_enabled, record_function
-from mtprof.profiler import __all__ as _names
 from mtprof.profiler.common import (
     DeviceType,
     KinetoStepTracker,
@@ -39,7 +38,18 @@ from mindtorch_v2.profiler.profiler import (
 
 _supported_activities = supported_activities
 
-__all__ = [name for name in _names if name != "Framework"]  # torch.profiler's
+__all__ = [  # torch.profiler's; written out: type checkers read it
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "DeviceType",
+    "record_function",
+    "ExecutionTraceObserver",
+]
 
 
 count_optimizer_steps(_FRAMEWORK)

@@ -208,6 +208,9 @@ def _native(folder):
     if sys.version_info < _OLDEST:
         _without_functions(_too_old())
         return None
+    if "t" in sys.abiflags:
+        _without_functions("this Python %d.%d is free-threaded, and mtprof follows those with the GIL" % sys.version_info[:2])
+        return None
     if not any(os.path.exists(os.path.join(home, "_native" + suffix)) for suffix in extension_suffixes()):
         how = "install mtprof for it, too, and use that one: %s -m pip" if os.path.exists(os.path.join(home, "bin", "mtprof")) else "make build PYTHON=%s"
         _without_functions("mtprof is not built for this Python %d.%d: " % sys.version_info[:2] + how % sys.executable)

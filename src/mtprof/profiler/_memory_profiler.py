@@ -762,7 +762,7 @@ class MemoryProfileTimeline:
         """Each change as [time, action, bytes, category], as JSON."""
         write_file(path, self._raw_text(device_str))
 
-    def export_memory_timeline_html(self, path: Any, device_str: str, figsize: Any = (20, 12), title: str | None = None) -> None:
-        """A self-contained page with the stacked plot."""
+    def export_memory_timeline_html(self, path: Any, device_str: str, figsize: Any = None, title: str | None = None) -> None:
+        """The report's page of memory, self-contained. It fits any window: figsize, torch's, has no effect."""
         times, sizes = self._coalesce_timeline(device_str)
-        write_file(path, memory.page(times, sizes, device_str, title, figsize))
+        memory.export_page(path, times, sizes, device_str, title)

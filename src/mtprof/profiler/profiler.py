@@ -228,6 +228,20 @@ class _KinetoProfile:
         schedule it contains the last cycle, with acc_events all cycles."""
         self._ready("exporting chrome trace").export_chrome_trace(path, self._late_metadata)
 
+    def explain(self, budget: int = 0) -> str:
+        """What stands out, in words: findings ranked by the time to be saved, each with evidence and the next step, as `mtprof
+        explain` prints them. budget: the most to say, in tokens of four characters, for language models (torch has no such thing)."""
+        return self._ready("explaining").trace.explain(budget)
+
+    def findings(self) -> dict[str, Any]:
+        """The same as data, as `mtprof explain --json` has it: findings is the list, the other members are about the time examined."""
+        return json.loads(self._ready("explaining").trace.explain(0, True))
+
+    def export_report(self, path: Any) -> None:
+        """Writes a page that any browser opens, offline: where the time goes, a timeline, operators, flame graph, modules, memory
+        (torch has no such thing). With a schedule it shows the last cycle, with acc_events all cycles."""
+        self._ready("exporting a report").trace.report(path, os.path.basename(os.fspath(path)))
+
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Writes folded stacks for flame graphs, a line per event as torch does; metric: self_cpu_time_total or
         self_cuda_time_total. `mtprof stacks` on an exported trace merges them, and shows the ops."""

@@ -30,18 +30,32 @@ def html_table(events: Any, limit: int = 100) -> str:
         columns += [("CPU Mem", "cpu_memory_usage"), ("Self CPU Mem", "self_cpu_memory_usage")]
     columns.append(("# of Calls", "count"))
     columns += [("Input Shapes", "input_shapes")] if any(event.input_shapes for event in shown) else []
-    head = "".join(f"<th>{title}</th>" for title, _ in columns)
+    most = max((event.self_cpu_time_total for event in shown), default=0)
+    head = "".join(f'<th style="{_side(name)};{_CELL};border-bottom:1px solid rgba(128,128,128,.6)">{title}</th>' for title, name in columns)
     lines = []
     for event in shown:
         cells = []
         for _, name in columns:
             value = getattr(event, name)
-            text = format_memory(value) if name.endswith("memory_usage") else str(value)
-            align = "left" if name in ("key", "input_shapes") else "right"
-            cells.append(f'<td style="text-align:{align}">{html.escape(text)}</td>')
+            text = html.escape(format_memory(value) if name.endswith("memory_usage") else str(value))
+            style = f"{_side(name)};{_CELL}"
+            if name == "self_cpu_time_total_str" and most > 0:  # how much of the largest it is
+                share = f"{100 * event.self_cpu_time_total / most:.1f}%"
+                style += f";background:linear-gradient(to left,rgba(11,98,196,.22) {share},transparent {share})"
+            cells.append(f'<td style="{style}" title="{text}">{text}</td>')
         lines.append("<tr>" + "".join(cells) + "</tr>")
     more = f"<caption>{limit} of {len(events)}</caption>" if len(events) > limit else ""
-    return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return (f'<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">{more}<thead><tr>{head}</tr></thead>'
+            f"<tbody>{''.join(lines)}</tbody></table>")
+
+
+# As in the report; colours that suit a light and a dark notebook.
+_CELL = ("padding:3px 10px;white-space:nowrap;max-width:46ch;overflow:hidden;text-overflow:ellipsis;"
+         "border-bottom:1px solid rgba(128,128,128,.25)")
+
+
+def _side(name: str) -> str:
+    return "text-align:left" if name in ("key", "input_shapes") else "text-align:right"
 
 
 class _TableLayout:

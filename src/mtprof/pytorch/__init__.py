@@ -22,7 +22,6 @@ _early.prepare_itt()  # before PyTorch is loaded
 
 from mtprof import is_profiler_enabled, record_function  # noqa: E402
 from mtprof.profiler import profiler as _home  # noqa: E402
-from mtprof.profiler import __all__ as _names  # noqa: E402
 from mtprof.profiler.common import (  # noqa: E402
     DeviceType,
     KinetoStepTracker,
@@ -38,7 +37,18 @@ from mtprof.profiler.profiler import schedule, tensorboard_trace_handler  # noqa
 from mtprof.pytorch import session  # noqa: E402
 from mtprof.pytorch.framework import FRAMEWORK as _FRAMEWORK  # noqa: E402
 
-__all__ = [name for name in _names if name != "Framework"]  # torch.profiler's
+__all__ = [  # torch.profiler's; written out: type checkers read it
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "DeviceType",
+    "record_function",
+    "ExecutionTraceObserver",
+]
 
 supported_activities = _supported_activities = _FRAMEWORK.supported_activities
 

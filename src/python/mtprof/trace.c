@@ -244,6 +244,88 @@ static PyObject *trace_execution(PyObject *self, PyObject *args)
     return write_file(self, args, "O&|s:execution_trace", write_execution);
 }
 
+static mtp_status write_report(const mtp_trace *trace, const char *name, mtp_sink *sink, void *user)
+{
+    mtp_report_options options = MTP_REPORT_OPTIONS_INIT;
+    options.names = name != NULL ? &name : NULL;
+    return mtp_report_write(&trace, 1, &options, sink, user);
+}
+
+static PyObject *trace_report(PyObject *self, PyObject *args)
+{
+    return write_file(self, args, "O&|s:report", write_report);
+}
+
+static PyObject *trace_memory_page(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    const mtp_trace *trace = ((mtpn_trace *)self)->trace;
+    mtp_report_options options = MTP_REPORT_OPTIONS_INIT;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "O&sz:memory_page", PyUnicode_FSConverter, &path, &name, &options.device))
+        return NULL;
+    options.names = &name;
+    options.only = "memory";
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_export_report(&trace, 1, PyBytes_AS_STRING(path), &options);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    return mtpn_none(status);
+}
+
+static PyObject *trace_explain(PyObject *self, PyObject *args)
+{
+    mtp_words_options words = MTP_WORDS_OPTIONS_INIT;
+    unsigned long long budget = 0;
+    int json = 0;
+    if (!PyArg_ParseTuple(args, "|Kp:explain", &budget, &json))
+        return NULL;
+    words.budget = budget;
+    mtpn_text text = {0};
+    mtp_findings *findings;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_findings_create(((mtpn_trace *)self)->trace, NULL, &findings);
+    if (status == MTP_OK) {
+        status = json ? mtp_findings_json(findings, mtpn_text_sink, &text)
+                      : mtp_findings_text(findings, &words, mtpn_text_sink, &text);
+        mtp_findings_destroy(findings);
+    }
+    Py_END_ALLOW_THREADS
+    if (status == MTP_OK)
+        return mtpn_text_object(&text);
+    PyMem_RawFree(text.bytes);
+    return mtpn_raise(status);
+}
+
+/* points: bytes of mtp_memory_point, from the array module. */
+static PyObject *points_page(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *path;
+    const char *name, *device;
+    Py_buffer points;
+    if (!PyArg_ParseTuple(args, "O&ssy*:points_page", PyUnicode_FSConverter, &path, &name, &device, &points))
+        return NULL;
+    mtp_file *file;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_file_create(PyBytes_AS_STRING(path), 0, &file);
+    if (status == MTP_OK) {
+        status = mtp_report_points(name, device, points.buf, (size_t)points.len / sizeof(mtp_memory_point),
+                                   mtp_file_sink, file);
+        if (status == MTP_OK || status == MTP_E_IO)
+            status = mtp_file_commit(file);
+        else
+            mtp_file_abandon(file);
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&points);
+    Py_DECREF(path);
+    return mtpn_none(status);
+}
+
 static PyObject *trace_memory(PyObject *self, PyObject *args)
 {
     PyObject *path;
@@ -439,6 +521,13 @@ MTPY_NOARGS(trace_columns, mtpn_columns_object(self))
 
 int mtpn_trace_init(PyObject *module)
 {
+    static PyMethodDef functions[] = {
+        {"points_page", points_page, METH_VARARGS,
+         PyDoc_STR("points_page(path, name, device, points): a page of memory; points: 9 64-bit integers "
+                   "each, the time in "
+                   "ns and the bytes by category.")},
+        {NULL, NULL, 0, NULL},
+    };
     static PyMethodDef trace_methods[] = {
         {"open", (PyCFunction)(void (*)(void))trace_open, METH_VARARGS | METH_KEYWORDS | METH_STATIC,
          PyDoc_STR("open(path, *, max_memory=None): a spool, or Kineto/Chrome JSON, plain or compressed. "
@@ -467,6 +556,11 @@ int mtpn_trace_init(PyObject *module)
              "the command 'mtprof stacks' merges them.")},
         {"execution_trace", trace_execution, METH_VARARGS,
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},
+        {"explain", trace_explain, METH_VARARGS,
+         PyDoc_STR("explain(budget=0, json=False): what stands out, in words, or as JSON.")},
+        {"report", trace_report, METH_VARARGS, PyDoc_STR("report(path, name): write the HTML report.")},
+        {"memory_page", trace_memory_page, METH_VARARGS,
+         PyDoc_STR("memory_page(path, name, device): its page of memory alone.")},
         {"memory_timeline", trace_memory, METH_VARARGS,
          PyDoc_STR("memory_timeline(path, device): as torch's export_memory_timeline.")},
         {"averages", (PyCFunction)(void (*)(void))trace_averages, METH_VARARGS | METH_KEYWORDS,
@@ -503,5 +597,5 @@ int mtpn_trace_init(PyObject *module)
                                         averages_slots};
     trace_type = mtpn_add_type(module, "Trace", &trace_spec);
     averages_type = mtpn_add_type(module, "Averages", &averages_spec);
-    return trace_type != NULL && averages_type != NULL ? 0 : -1;
+    return trace_type != NULL && averages_type != NULL ? PyModule_AddFunctions(module, functions) : -1;
 }

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "record/checks.h"
+#include "record/piece.h"
 
 #define BUSY_TRIES 1000
 #define STEP_BYTES ((uint64_t)1 << 20) /* by which the file grows */
@@ -185,7 +186,8 @@ void mtp__spool_out_go_on(mtp__spool_out *f)
         header_write(f, false);
 }
 
-ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, void *copy, size_t bytes)
+ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, mtp__chunk *copy,
+                            uint32_t bytes)
 {
-    return mtp__pread(f->fd, copy, bytes, (piece + 1) * f->piece_bytes + from);
+    return mtp__chunk_read(f->fd, (piece + 1) * f->piece_bytes + from, copy, bytes);
 }

@@ -47,5 +47,6 @@ bool mtp__spool_out_cut(mtp__spool_out *f);    /* has another process truncated 
 void mtp__spool_out_finish(mtp__spool_out *f); /* truncates it, marks it complete; recording may resume */
 void mtp__spool_out_go_on(mtp__spool_out *f);  /* no longer complete */
 /* Copies `bytes` from byte `from` of a piece; returns like pread. */
-ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, void *copy, size_t bytes);
+ssize_t mtp__spool_out_read(const mtp__spool_out *f, uint64_t piece, uint32_t from, mtp__chunk *copy,
+                            uint32_t bytes); /* mtp__chunk_read */
 #endif

@@ -222,7 +222,8 @@ mtp__chunk_state mtp__spool_read(mtp__spool *s, uint64_t i, uint32_t *words, con
     uint32_t bytes = mtp__spool_span(s, i);
     for (int k = 0; state != MTP__CHUNK_WHOLE && k < (live ? LIVE_TRIES : 1); k++) {
         memset(s->chunk, 0, bytes);
-        ssize_t got = mtp__pread(s->fd, s->chunk, bytes, mtp__spool_byte(s, i));
+        ssize_t got = live ? mtp__chunk_read(s->fd, mtp__spool_byte(s, i), s->chunk, bytes)
+                           : mtp__pread(s->fd, s->chunk, bytes, mtp__spool_byte(s, i));
         state = judge(s, &s->places.place[i], bytes, got, words, why);
     }
     if (state == MTP__CHUNK_DAMAGED || state == MTP__CHUNK_GONE)

@@ -142,7 +142,8 @@ static bool is_found(const thing *x)
 {
     const _Atomic uint32_t *refs =
         x->is_node ? &((const mt_node *)x->at)->refs : &((const mt_tensor *)x->at)->refs;
-    return atomic_load_explicit(refs, memory_order_relaxed) == x->found;
+    return atomic_load_explicit(refs, memory_order_acquire) ==
+           x->found; /* what other owners did comes first */
 }
 
 static void enter(survey *s, uint32_t i, each_fn *each)

@@ -1,6 +1,6 @@
 /* trace/join/clocks.c - one timeline for several recordings.
  *
- * Processes of one boot read the same clocks: the invariant TSC, or CLOCK_MONOTONIC. If each recording were
+ * Processes of one boot read the same clocks: the processor's counter, or CLOCK_MONOTONIC. If each recording were
  * timed by its own anchors, two lines would differ by the errors of their anchors, and an effect could come
  * before its cause. So all of them are timed by one line, through the anchors of all: whatever happened in the
  * order of ticks stays in it. A recording whose anchors contradict that line (the machine was suspended
@@ -33,7 +33,7 @@ static bool same_boot(const mtp__part *a, const mtp__part *b)
 /* Do ticks and CLOCK_MONOTONIC tell the same distance between their anchors? */
 static bool agree(const mtp__part *a, const mtp__part *b)
 {
-    if ((a->clock ^ b->clock) & MTP__CLOCK_IS_TSC || (a->clock | b->clock) & MTP__CLOCK_IN_TROUBLE)
+    if ((a->clock ^ b->clock) & MTP__CLOCK_IS_COUNTER || (a->clock | b->clock) & MTP__CLOCK_IN_TROUBLE)
         return false;
     double ticks = (double)(int64_t)(b->start.ticks - a->start.ticks), rate = a->ticks_per_ns,
            ns = (double)(int64_t)(b->start.monotonic_ns - a->start.monotonic_ns);

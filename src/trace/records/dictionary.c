@@ -12,8 +12,7 @@
 #include "trace/shape_text.h"
 
 #define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
-#define BLOB_MAX ((size_t)64 << 20)
-#define FRAME_ROOM 8192 /* a path, and the name of a template function */
+#define FRAME_ROOM 8192    /* a path, and the name of a template function */
 
 uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id)
 {
@@ -67,7 +66,7 @@ void mtp__dictionary_fini(mtp__dictionary *d)
     mtp__free(d->streams);
     mtp__free(d->devices);
     mtp__free(d->stops);
-    mtp__free(d->part);
+    mtp__blob_parts_fini(&d->parts);
     if (d->placing == NULL)
         mtp__symbols_fini(&d->symbols);
     else
@@ -217,61 +216,43 @@ static void define(mtp__dictionary *d, unsigned kind, uint32_t id, uint32_t tid,
     }
 }
 
-/* The words after word 1 of a blob's record; parts are concatenated in order. */
 static void read_blob(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)
 {
-    if (count < 2)
-        return;
-    uint32_t id = (uint32_t)w[0], high = (uint32_t)(w[0] >> 32);
-    size_t total = (uint32_t)w[1], here = (size_t)(w[1] >> 32);
-    size_t offset = kind == MTP__CONTROL_THREAD ? 0 : high;
-    if (here > (size_t)(count - 2) * 8 || total > BLOB_MAX)
-        return;
-    if (offset == 0 && here == total) {
-        define(d, kind, id, high, (const char *)(w + 2), total);
-        return;
-    }
-    if (offset == 0) {
-        mtp__free(d->part);
-        d->part = mtp__calloc(1, total + 8);
-        d->part_bytes = d->part != NULL ? total : 0;
-        d->part_have = 0;
-        d->part_id = id;
-        d->part_kind = kind;
-    }
-    if (d->part == NULL || id != d->part_id || kind != d->part_kind || total != d->part_bytes ||
-        offset != d->part_have || here > total - offset)
-        return;
-    memcpy(d->part + offset, w + 2, here);
-    d->part_have += here;
-    if (d->part_have == total)
-        define(d, kind, id, high, (const char *)d->part, total);
+    mtp__blob blob;
+    if (mtp__blob_take(&d->parts, kind, w, count, &blob))
+        define(d, kind, blob.id, blob.tid, blob.bytes, blob.length);
+}
+
+bool mtp__ledger_read(mtp_ledger *ledger, const uint64_t *w, uint32_t count)
+{
+    if (count < 4)
+        return false;
+    *ledger = (mtp_ledger)MTP_LEDGER_INIT;
+    ledger->emitted = w[0];
+    ledger->kept = w[1];
+    ledger->dropped = w[2];
+    ledger->lost_definitions = w[3];
+    for (uint32_t i = 4; i < count && i - 4 < 16; i++)
+        ledger->dropped_by[i - 4] = w[i];
+    return true;
 }
 
 static void read_ledger(mtp_trace *t, const uint64_t *w, uint32_t count)
 {
-    if (count < 4)
-        return;
-    t->has_ledger = true;
-    t->ledger = (mtp_ledger)MTP_LEDGER_INIT;
-    t->ledger.emitted = w[0];
-    t->ledger.kept = w[1];
-    t->ledger.dropped = w[2];
-    t->ledger.lost_definitions = w[3];
-    for (uint32_t i = 4; i < count && i - 4 < 16; i++)
-        t->ledger.dropped_by[i - 4] = w[i];
+    if (mtp__ledger_read(&t->ledger, w, count))
+        t->has_ledger = true;
 }
 
 /* The record was written right after the clocks were read, so the two ticks are close. */
-static void read_anchor(mtp__dictionary *d, const uint64_t *w, uint32_t count)
+bool mtp__anchor_read(mtp__tick_line *line, const uint64_t *w, uint32_t count, uint64_t written)
 {
     mtp__anchor a = {w[0], w[1], w[2], count > 3 ? w[3] : 0, count > 4 ? w[4] : 0};
     const uint64_t most = (uint64_t)1 << 40;   /* ticks: minutes */
     const bool again = count > 5 && w[5] == 1; /* a ring re-emits old ones */
-    if (a.ticks > d->last_ticks + most || (!again && a.ticks + most < d->last_ticks))
-        d->line.faults++;
-    else if (!mtp__ticks_add(&d->line, &a))
-        d->trace->builder->out_of_memory = true;
+    if (a.ticks <= written + most && (again || a.ticks + most >= written))
+        return mtp__ticks_add(line, &a);
+    line->faults++;
+    return true;
 }
 
 static void read_session(mtp__dictionary *d, const uint64_t *w, uint32_t count)
@@ -292,8 +273,8 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
 {
     switch (kind) {
     case MTP__CONTROL_ANCHOR:
-        if (!d->second_pass && count >= 3)
-            read_anchor(d, w, count);
+        if (!d->second_pass && count >= 3 && !mtp__anchor_read(&d->line, w, count, d->last_ticks))
+            d->trace->builder->out_of_memory = true;
         break;
     case MTP__CONTROL_SESSION:
         read_session(d, w, count);

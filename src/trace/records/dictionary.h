@@ -1,9 +1,11 @@
-/* trace/records/dictionary.h - the contents of a recording's control stream. Private to trace/. */
+/* trace/records/dictionary.h - the contents of a recording's control stream. For trace/; live/ reads
+ * anchors and ledgers with it. */
 #ifndef MTP_TRACE_RECORDS_DICTIONARY_H
 #define MTP_TRACE_RECORDS_DICTIONARY_H
 #include "base/pair_map.h"
 #include "record/spool/spool.h"
 #include "trace/symbols.h"
+#include "trace/records/blob.h"
 #include "trace/records/ticks.h"
 #include "trace/trace.h"
 
@@ -57,10 +59,7 @@ typedef struct mtp__dictionary {
     uint32_t metadata_seen; /* ids up to this one have been added to the trace */
     bool second_pass;       /* anchors were read in the first; now everything else */
     uint64_t last_ticks;    /* of the control stream */
-    unsigned char *part;    /* owned: a blob that comes in parts */
-    size_t part_bytes, part_have;
-    uint32_t part_id;
-    unsigned part_kind;
+    mtp__blob_parts parts;  /* of a blob that comes in parts */
     mtp__symbols symbols;
 } mtp__dictionary;
 
@@ -70,6 +69,11 @@ void mtp__dictionary_rewind(mtp__dictionary *d); /* restarts the first pass: def
 void mtp__dictionary_report(mtp_trace *t, const mtp__spool_report *report, bool nameless);
 mtp_status mtp__dictionary_read(mtp__dictionary *d, const mtp__chunk *chunk, const uint64_t *words,
                                 uint32_t count);
+
+/* Records of the control stream, less their first two words. false: not a ledger. */
+bool mtp__ledger_read(mtp_ledger *ledger, const uint64_t *words, uint32_t count);
+/* written: when the record was, in ticks. count: at least 3. An impossible one is counted as a fault. false: out of memory. */
+bool mtp__anchor_read(mtp__tick_line *line, const uint64_t *words, uint32_t count, uint64_t written);
 
 uint32_t mtp__id_get_far(const mtp__id_list *list, uint32_t id);
 /* The trace's id for a record's; 0: not defined (yet). */

@@ -41,8 +41,10 @@ SUMS(double, d)
         double largest = 0, sum = 0;                                                                         \
         if (MT__LIKELY(variance < INFINITY))                                                                 \
             return (T)(1 / sqrt(variance));                                                                  \
-        for (int64_t i = 0; i < n; i++)                                                                      \
-            largest = fmax(largest, fabs((double)x[i] - (double)mean));                                      \
+        for (int64_t i = 0; i < n; i++) { /* not by fmax: gcc 12 for arm64 fails to compile that */          \
+            double far = fabs((double)x[i] - (double)mean);                                                  \
+            largest = far > largest ? far : largest;                                                         \
+        }                                                                                                    \
         for (int64_t i = 0; i < n; i++) {                                                                    \
             double part = ((double)x[i] - (double)mean) / largest;                                           \
             sum += part * part;                                                                              \

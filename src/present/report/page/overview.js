@@ -1,0 +1,127 @@
+// overview.js - where the time goes: totals, steps, the ops that take most of it, what to know about the trace.
+
+const SHARES = [["cpu only", "#88b4e0"], ["cpu and device", "#7fc4a4"], ["device only", "#f0b45c"], ["idle", "#b9bec8"]];
+
+/** A step's time in the four parts of SHARES, in us. */
+function partsOf(times) {
+  return [times.cpu_us - times.both_us, times.both_us, times.device_us - times.both_us, times.idle_us];
+}
+
+function sumTimes(steps) {
+  const sum = { wall_us: 0, cpu_us: 0, device_us: 0, both_us: 0, idle_us: 0 };
+  for (const step of steps) for (const key of Object.keys(sum)) sum[key] += step[key];
+  return sum;
+}
+
+async function overviewPage(trace, root) {
+  const { head } = trace, operators = await trace.operators(), steps = head.steps.steps ?? [], sum = sumTimes(steps);
+  root.append(...notices(head));
+  const hasDevice = sum.device_us > 0 || head.device_spans > 0;
+  const card = (value, text) => el("div", { className: "card" }, el("b", {}, value), el("span", {}, text));
+  const isSteps = steps.length > 0 && steps[0].step !== null;
+  root.append(el("div", { className: "cards" },
+    card(time(head.duration), "recorded"),
+    isSteps && card(grouped(steps.length), steps.length === 1 ? "step" : "steps, median " + microseconds(median(steps.map((step) => step.wall_us)))),
+    card(percent(share(sum.cpu_us, sum.wall_us)), "of the time some thread was in an op"),
+    hasDevice && card(percent(share(sum.device_us, sum.wall_us)), "of the time a device was busy"),
+    card(percent(share(sum.idle_us, sum.wall_us)), hasDevice ? "neither was" : "none was"),
+    card(grouped(head.spans), "spans on " + plural(head.tracks, "track"))));
+  findingList(trace, root, await trace.findings());
+  if (isSteps) stepBars(trace, root, steps, hasDevice);
+  const rows = operators.name;
+  topRows(root, "CPU time by op", rows.filter((row) => row.self_cpu_time_total > 0 && !row.is_user_annotation), "self_cpu_time_total", "Time in the op itself, of all threads. Annotations such as steps are left out.");
+  if (hasDevice) topRows(root, "Device time by kernel", rows.filter((row) => row.device_type !== "DeviceType.CPU" && !row.is_user_annotation), "self_device_time_total", "Time on the device itself.");
+}
+
+const share = (part, whole) => whole > 0 ? part / whole : 0;
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted.length ? sorted[Math.floor((sorted.length - 1) / 2)] : 0;
+}
+
+/** What a reader must know before trusting the figures. */
+function notices(head) {
+  const said = [], add = (text) => said.push(el("p", { className: "warn" }, text));
+  if (head.spans === 0) said.push(el("p", { className: "notice" }, "This trace has no spans: nothing ran while it was recorded, or nothing was instrumented."));
+  if (head.left_out > 0)
+    add(plural(head.left_out, "span") + " shorter than " + time(head.least_ns) + " are not in this page, of " + grouped(head.spans) + ". Tables count all of them. To see them, cut the trace: mtprof cut --step 5-9 TRACE -o part.json.gz, or raise --max-spans.");
+  if (head.without_times) add("This is an execution trace: it has the order of ops, but no times.");
+  const ledger = head.ledger;
+  if (ledger?.dropped > 0) add(grouped(ledger.dropped) + " of " + grouped(ledger.emitted) + " records were dropped while recording (" + Object.entries(ledger.by).map(([cause, count]) => grouped(count) + ": " + cause).join("; ") + ").");
+  if (head.unfinished > 0) add(plural(head.unfinished, "span") + " had no end: they are shown as lasting until the end of the recording.");
+  if (head.outcome === "recovered") add("The program ended without stopping the recording: everything up to then is here.");
+  if (head.clock_uncertain) add("The system's clock stopped or jumped while recording: times may be off by a percent.");
+  if (head.damaged_chunks + head.missing_chunks > 0) add("The recording is damaged: parts of it could not be read.");
+  return said;
+}
+
+function stepBars(trace, root, steps, hasDevice) {
+  const canvas = el("canvas", { style: { cursor: "pointer" }, role: "img", "aria-label": "Time of each step" });
+  const sorted = steps.map((step) => step.wall_us).sort((a, b) => a - b), largest = sorted[sorted.length - 1] || 1;
+  const usual = sorted[Math.floor((sorted.length - 1) / 2)] * 2; // one long first step must not hide the others
+  let isWhole = largest <= 1.5 * usual, hit = () => -1;
+  const scale = el("button", { className: "small", "aria-pressed": String(isWhole), onclick: () => { isWhole = !isWhole; scale.setAttribute("aria-pressed", isWhole); paint(); } }, "Show the longest in full, " + microseconds(largest));
+  const paint = () => {
+    if (canvas.offsetParent === null) return;
+    hit = drawBars(canvas, {
+      top: (isWhole ? largest : Math.min(largest, usual)) * 1.05 * 1e3, highlight: (i) => steps[i].is_outlier ?? steps[i].outlier,
+      bars: steps.map((step) => ({ label: String(step.step), parts: cut(partsOf(step).map((value, i) => ({ value: value * 1e3, colour: SHARES[i][1] })), isWhole ? Infinity : usual * 1.05e3) })) });
+  };
+  canvas.addEventListener("mousemove", (event) => {
+    const step = steps[hit(event.offsetX)];
+    showTip(step ? "step " + step.step + ": " + microseconds(step.wall_us) + "\n" + SHARES.map(([name], i) => name + " " + microseconds(partsOf(step)[i])).filter((_, i) => partsOf(step)[i] > 0).join("\n") : "", event.clientX, event.clientY);
+  });
+  canvas.addEventListener("mouseleave", hideTip);
+  canvas.addEventListener("click", (event) => {
+    const step = steps[hit(event.offsetX)];
+    if (step) openPage("timeline", { t: Math.round((step.start_us - .02 * step.wall_us) * 1e3) + "," + Math.round((step.start_us + 1.02 * step.wall_us) * 1e3) });
+  });
+  root.append(el("h2", {}, "Steps"), el("figure", {}, canvas),
+    el("div", { className: "legend" }, SHARES.filter((_, i) => hasDevice || i === 0 || i === 3).map(([name, colour]) => el("span", {}, el("i", { style: { background: colour } }), name)),
+      largest > 1.5 * usual && scale));
+  repaint(canvas, paint);
+}
+
+function cut(parts, most) {
+  let left = most;
+  return parts.map((part) => { const value = Math.min(part.value, left); left -= value; return { ...part, value }; });
+}
+
+function topRows(root, title, rows, key, note) {
+  const shown = [...rows].sort((a, b) => b[key] - a[key]).slice(0, 12), total = rows.reduce((sum, row) => sum + row[key], 0), top = shown[0]?.[key] || 1;
+  if (shown.length === 0) return;
+  root.append(el("h2", {}, title), el("p", { className: "note" }, note), el("div", { className: "bars" }, shown.map((row) => [
+    el("span", { className: "name", title: row.key }, shortName(row.key)),
+    el("div", { className: "bar", style: { width: Math.max(.3, 100 * row[key] / top) + "%", background: colourOf(row.key) } }),
+    el("span", { className: "value" }, microseconds(row[key])), el("span", { className: "value" }, percent(share(row[key], total))), el("span", { className: "value" }, plural(row.count, "call"))])));
+}
+
+// --------------------------------------------------------------------------------------------------- findings
+
+const KINDS = { time: "", memory: "memory", trust: "how far to trust this", note: "note" };
+
+/** What stands out, as `mtprof explain` says it, with links to where it is. */
+function findingList(trace, root, { findings }) {
+  root.append(el("h2", {}, "Findings"));
+  if (findings.length === 0) root.append(el("p", { className: "note" }, "Nothing stands out: no finding is better than a wrong one. `mtprof explain` looks for what docs/findings.md lists."));
+  for (const finding of findings) {
+    const gain = finding.gain_us > 0 ? "could save " + microseconds(finding.gain_us) + " (" + percent(finding.share) + ")" : KINDS[finding.kind];
+    root.append(el("article", { className: "finding of-" + finding.kind, id: "finding-" + finding.id }, el("h3", {}, finding.title, gain && el("span", { className: "gain" }, gain)), el("p", {}, finding.text), el("p", { className: "next" }, "Next: " + finding.advice),
+      finding.evidence.length > 0 && el("ul", {}, finding.evidence.slice(0, 5).map((evidence) => el("li", {}, el("button", { className: "link", title: evidence.name, onclick: () => showEvidence(trace, evidence) }, evidenceText(evidence)))))));
+  }
+}
+
+function evidenceText(evidence) {
+  const what = shortName(evidence.name) || "gap", size = evidence.bytes ? bytes(evidence.bytes) : microseconds(evidence.total_us);
+  return size + (evidence.calls > 1 ? " in " + plural(evidence.calls, "call") + " of " : ", ") + what + (evidence.source ? ", at " + evidence.source : "") + (evidence.step !== undefined ? ", step " + evidence.step : "");
+}
+
+/** Selects the span in the timeline; what is no span is shown as a range. */
+async function showEvidence(trace, evidence) {
+  const from = evidence.start_us * 1e3, wide = Math.max(evidence.us * 1e3, 200), t = Math.round(from - wide) + "," + Math.round(from + 2 * wide);
+  const [spans, labels] = await Promise.all([trace.spans(), trace.labels()]);
+  let place = -1;
+  for (let i = 0; i < spans.count && place < 0 && evidence.span !== undefined; i++)
+    if (Math.abs(spans.start[i] - from) < .6 && labels[spans.label[i]].name === evidence.name) place = i;
+  openPage("timeline", place >= 0 ? { t, s: place } : { t, r: Math.round(from) + "," + Math.round(from + evidence.us * 1e3) });
+}

@@ -1,0 +1,490 @@
+/* Unit: analyze/findings: the host, ops, steps, memory. Each rule has a trace in which it must speak, and near misses in
+ * which it must not. */
+#include "made_findings.h"
+
+/* --------------------------------------------------------------------------------------------------- loading */
+
+/* Ten steps: a batch that takes `load` us, an op that takes `work` us; with a device, a kernel that takes as long. */
+static mtp_trace *loading(int64_t load, int64_t work, bool device, const char *scope)
+{
+    mtp_trace *t = made_begin();
+    gpu g = {.t = t, .thread = made_thread(t, 7)};
+    if (device)
+        g.stream = made_stream(t, 0, 7);
+    for (int64_t i = 0, at = 0; i < 10; i++, at += load + work) {
+        made_step(t, g.thread, (int)i, at, at + load + work);
+        made_scope(t, g.thread, at * US, (at + load) * US, scope);
+        made_op(t, g.thread, (at + load) * US, (at + load + (device ? 10 : work)) * US, "aten::mm");
+        if (device)
+            made_kernel(&g, at + load + 1, at + load + 8, at + load + work, "gemm");
+    }
+    return made_end(t);
+}
+
+static void a_slow_loader_is_told(void **state)
+{
+    (void)state;
+    static const char own[] = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    assert_first(loading(1000, 2000, false, own), "data-loading", 10000);
+    assert_first(loading(2000, 1000, false, own), "data-loading", 20000);
+    assert_first(loading(4000, 1000, false, own), "data-loading", 30000); /* two workers are too few */
+    assert_first(loading(1000, 2000, true, own), "data-loading", 10 * 1008);
+    assert_silent(loading(100, 2000, false, own), "data-loading");
+    assert_silent(loading(100, 2000, true, own), "data-loading");
+    assert_silent(loading(1000, 2000, false, "my loader"), "data-loading"); /* a scope like any other */
+}
+
+static void workers_need_other_advice(void **state)
+{
+    (void)state;
+    static const char *const scopes[] = {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                                         "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"};
+    for (int k = 0; k < 2; k++) {
+        mtp_trace *t = loading(1000, 2000, false, scopes[k]);
+        mtp_findings *f = findings_of(t);
+        assert_int_equal(strstr(mtp_findings_row(f, 0)->advice.bytes, "The workers do not keep up") != NULL,
+                         k == 1);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ gaps */
+
+static mtp_trace *ops_with_gaps(int count, int64_t op, int64_t gap, const char *scope)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < count; i++, at += op + gap) {
+        made_op(t, thread, at * US, (at + op) * US, i % 2 ? "aten::add" : "aten::mul");
+        if (scope != NULL)
+            made_scope(t, thread, (at + op) * US, (at + op + gap) * US, scope);
+    }
+    return made_end(t);
+}
+
+static void python_between_small_ops_is_told(void **state)
+{
+    (void)state;
+    assert_first(ops_with_gaps(2000, 3, 3, NULL), "op-overhead", 3000);
+    assert_silent(ops_with_gaps(2000, 50, 3, NULL), "op-overhead");
+    assert_silent(ops_with_gaps(2000, 20, 10, NULL), "op-overhead"); /* not small: something else is slow */
+    assert_silent(ops_with_gaps(200, 3, 3, NULL), "op-overhead");    /* too few to judge */
+}
+
+static void long_gaps_are_told_with_what_they_are_in(void **state)
+{
+    (void)state;
+    mtp_trace *t = ops_with_gaps(20, 1000, 500, "save checkpoint");
+    mtp_findings *f = findings_of(t);
+    assert_int_equal(place_of(f, "host-idle"), 0);
+    assert_string_equal(mtp_findings_evidence(f, 0, 0)->name.bytes, "save checkpoint");
+    assert_int_equal(mtp_findings_row(f, 0)->spent_ns, 19 * 500 * US);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_silent(ops_with_gaps(20, 1000, 90, NULL), "host-idle");
+    assert_silent(ops_with_gaps(20, 10000, 500, NULL), "host-idle");
+}
+
+static void another_thread_at_work_is_no_gap(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t one = made_thread(t, 7), two = made_thread(t, 8);
+    for (int64_t i = 0; i < 10; i++) {
+        made_op(t, one, i * 2000 * US, (i * 2000 + 1000) * US, "forward");
+        made_op(t, two, (i * 2000 + 1000) * US, (i * 2000 + 2000) * US, "backward");
+    }
+    assert_silent(made_end(t), "host-idle");
+}
+
+static void the_garbage_collector_is_told(void **state)
+{
+    (void)state;
+    for (int64_t ns = 10; ns <= 100; ns += 90) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 10; i++) {
+            made_op(t, thread, i * 1000 * US, (i * 1000 + 900) * US, "aten::mm");
+            made_span(t, thread, (i * 1000 + 900) * US, (i * 1000 + 900 + ns) * US, "Python GC",
+                      MTP__CATEGORY_CPU_OP);
+        }
+        made_end(t);
+        if (ns == 100)
+            assert_first(t, "garbage-collection", 1000);
+        else
+            assert_silent(t, "garbage-collection");
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- copies */
+
+/* Pairs of a copy and a product on the host; parent: the op around the copy. */
+static mtp_trace *copying(const char *parent, const char *copy, int64_t ns, const char *concrete)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0; i < 20; i++) {
+        int64_t at = i * 1000;
+        made_op(t, thread, at * US, (at + ns + 2) * US, parent);
+        made_shaped(t, thread, at + 1, at + 1 + ns, copy, "[[64, 64], []]", "[\"float\", \"Scalar\"]",
+                    concrete);
+        made_op(t, thread, (at + 500) * US, (at + 1000) * US, "aten::mm");
+    }
+    return made_end(t);
+}
+
+static void casts_are_told(void **state)
+{
+    (void)state;
+    assert_first(copying("aten::to", "aten::_to_copy", 400, "[\"\", \"7\"]"), "casts", 4000);
+    assert_silent(copying("aten::to", "aten::_to_copy", 50, "[\"\", \"7\"]"), "casts");
+    assert_silent(copying("aten::to", "aten::_to_copy", 400, "[\"\", \"6\"]"), "casts"); /* float to float */
+    assert_silent(copying("aten::to", "aten::_to_copy", 400, "[\"\", \"\"]"),
+                  "casts"); /* to another device */
+    assert_silent(copying("aten::to", "aten::relu", 400, "[\"\", \"7\"]"), "casts");
+}
+
+static void copies_for_another_layout_are_told(void **state)
+{
+    (void)state;
+    assert_first(copying("aten::contiguous", "aten::clone", 400, "[]"), "layout-copies", 4000);
+    assert_found(copying("aten::reshape", "aten::clone", 400, "[]"), "layout-copies");
+    assert_silent(copying("aten::contiguous", "aten::clone", 50, "[]"), "layout-copies");
+    assert_silent(copying("aten::dropout", "aten::clone", 400, "[]"), "layout-copies"); /* on purpose */
+}
+
+/* --------------------------------------------------------------------------------------------------- backward */
+
+static mtp_trace *trained(int64_t forward, int64_t backward)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 10; i++, at += forward + backward) {
+        made_autograd(t, thread, at * US, (at + forward) * US, "aten::index", i, 0);
+        made_autograd(t, thread, (at + forward) * US, (at + forward + backward) * US, "IndexBackward0", i, 7);
+    }
+    return made_end(t);
+}
+
+static void a_backward_pass_that_takes_too_long_is_told(void **state)
+{
+    (void)state;
+    assert_first(trained(100, 600), "backward-imbalance", 10 * 300);
+    assert_silent(trained(100, 200), "backward-imbalance");
+    assert_silent(trained(100, 390), "backward-imbalance");
+}
+
+static void one_op_that_takes_most_of_the_time_is_a_note(void **state)
+{
+    (void)state;
+    for (int64_t other = 100; other <= 600; other += 500) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 10; i++) {
+            made_op(t, thread, i * 1000 * US, (i * 1000 + 980 - other) * US, "aten::linear");
+            made_op(t, thread, (i * 1000 + 1) * US, (i * 1000 + 970 - other) * US,
+                    "aten::addmm"); /* its own time counts */
+            made_op(t, thread, (i * 1000 + 980 - other) * US, (i * 1000 + 990 - other / 2) * US,
+                    "aten::relu");
+            made_op(t, thread, (i * 1000 + 990 - other / 2) * US, (i * 1000 + 1000) * US, "aten::gelu");
+        }
+        made_end(t);
+        mtp_findings *f = findings_of(t);
+        int at = place_of(f, "dominant-op");
+        assert_int_equal(at >= 0, other == 100);
+        if (at >= 0) {
+            assert_int_equal(mtp_findings_row(f, (size_t)at)->kind, MTP_FINDING_NOTE);
+            assert_int_equal(mtp_findings_row(f, (size_t)at)->gain_ns, 0);
+            assert_non_null(strstr(mtp_findings_row(f, (size_t)at)->title.bytes, "aten::addmm"));
+        }
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- steps */
+
+/* `count` steps of 1 ms; step `which` takes `more` us more, in `work`. "aten::mm": its usual op takes longer. */
+static mtp_trace *stepping(int count, int which, int64_t more, const char *work)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < count; i++) {
+        int64_t length = 1000 + (i == which ? more : 0) + i % 3;
+        made_step(t, thread, (int)i, at, at + length);
+        bool longer = i == which && strcmp(work, "aten::mm") == 0;
+        made_op(t, thread, at * US, (at + 990 + (longer ? more : 0)) * US, "aten::mm");
+        if (i == which && more > 0 && !longer)
+            made_op(t, thread, (at + 990) * US, (at + 990 + more) * US, work);
+        at += length;
+    }
+    return made_end(t);
+}
+
+static void steps_that_take_longer_are_told_with_what_differed(void **state)
+{
+    (void)state;
+    mtp_trace *t = stepping(20, 11, 5000, "save");
+    mtp_findings *f = findings_of(t);
+    assert_int_equal(place_of(f, "outlier-steps"), 0);
+    const mtp_finding_row *r = mtp_findings_row(f, 0);
+    assert_true(r->gain_ns > 4990 * US && r->gain_ns < 5010 * US);
+    assert_non_null(strstr(r->text.bytes, "Step 11 took"));
+    assert_non_null(strstr(r->text.bytes, "more in save (1 more call)"));
+    assert_int_equal(mtp_findings_evidence(f, 0, 0)->step, 11);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_silent(stepping(20, 11, 5000, "aten::mm"),
+                  "outlier-steps"); /* the same work: the machine was busy */
+    assert_found(stepping(20, 11, 5000, "aten::mm"), "noisy-steps");
+    assert_silent(stepping(20, -1, 0, "save"), "noisy-steps");
+    assert_silent(stepping(20, -1, 0, "save"), "outlier-steps");
+    assert_silent(stepping(20, 11, 60, "save"), "outlier-steps");
+    assert_silent(stepping(3, 1, 5000, "save"), "outlier-steps"); /* of three steps, none is usual */
+}
+
+/* 20 steps of 10 ops; the first has 40, shorter ones: it sets things up. Step `which` has `many` more ops of `each` us. So
+ * have `others` steps before it, but there they are short. */
+static mtp_trace *validating(int which, int many, int64_t each, int others)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 20; i++) {
+        int64_t from = at, ops = i == 0 ? 40 : 10,
+                extra = i == which                         ? each
+                        : i < which && i >= which - others ? 1
+                                                           : 0;
+        for (int64_t k = 0; k < ops; k++, at += 1000 / ops)
+            made_op(t, thread, at * US, (at + 1000 / ops) * US, "aten::mm");
+        for (int k = 0; k < many && extra > 0; k++, at += extra)
+            made_op(t, thread, at * US, (at + extra) * US, names[k % 8]);
+        made_step(t, thread, (int)i, from, at += i % 3);
+    }
+    return made_end(t);
+}
+
+static void a_step_that_does_more_is_not_noise(void **state)
+{
+    (void)state;
+    assert_first(validating(11, 1, 5000, 0), "outlier-steps", 5000);
+    assert_silent(validating(11, 1, 5000, 0), "noisy-steps");
+    assert_first(validating(11, 1, 5000, 2), "outlier-steps",
+                 5000);                                      /* others do so, too, but are not as late */
+    assert_silent(validating(11, 8, 600, 0), "noisy-steps"); /* the work differs, though not in one op */
+    assert_silent(validating(11, 1, 5000, 9),
+                  "outlier-steps"); /* half of all steps do so: only this one is slow */
+    assert_found(validating(11, 1, 5000, 9), "noisy-steps");
+}
+
+static void a_long_first_step_is_warm_up_and_left_out(void **state)
+{
+    (void)state;
+    mtp_trace *t = stepping(20, 0, 500000, "save");
+    mtp_findings *f = findings_of(t);
+    mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+    assert_ok(mtp_findings_get_summary(f, &s));
+    assert_int_equal(s.warm_up, 1);
+    assert_int_equal(s.steps, 19);
+    assert_int_equal(s.end_ns - s.start_ns, s.whole_ns);
+    assert_true(s.whole_ns < 20000 * US);
+    assert_true(place_of(f, "warm-up") >= 0 && place_of(f, "outlier-steps") < 0);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+/* After the last step() the program goes on to do something else for long: that is neither a step nor a gap in one. */
+static void a_gap_ends_where_an_outlying_step_begins(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0; i < 20; i++) {
+        made_step(t, thread, (int)i, i * 1000, i * 1000 + 1000);
+        made_op(t, thread, i * 1000 * US, (i * 1000 + 990) * US, "aten::mm");
+    }
+    made_step(t, thread, 20, 20000, 900000);
+    made_end(t);
+    mtp_findings *f = findings_of(t);
+    mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+    assert_ok(mtp_findings_get_summary(f, &s));
+    assert_int_equal(s.outliers, 1);
+    assert_int_equal(s.whole_ns, 20000 * US);
+    assert_true(place_of(f, "host-idle") < 0 && place_of(f, "outlier-steps") < 0);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+static void what_several_threads_do_at_once_is_not_added_up(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads += 3) {
+        mtp_trace *t = made_begin();
+        for (int k = 0; k < threads; k++) {
+            uint32_t thread = made_thread(t, 7 + k);
+            for (int64_t i = 0; i < 20; i++)
+                made_shaped(t, thread, i * 1000, i * 1000 + 900, "aten::_to_copy", "[[64], []]",
+                            "[\"float\", \"Scalar\"]", "[\"\", \"7\"]");
+        }
+        made_end(t);
+        if (threads == 1)
+            assert_first(t, "casts", -1);
+        else
+            assert_silent(t, "casts");
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- memory */
+
+/* In each step 64 KB are allocated, `grows` keeps them; a step `frees` all. */
+static mtp_trace *allocating(int steps, bool grows, int frees)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    int kept = 0;
+    for (int64_t i = 0, at = 0; i < steps; i++, at += 1000) {
+        made_step(t, thread, (int)i, at, at + 1000);
+        made_op(t, thread, (at + 10) * US, (at + 900) * US, "aten::mm");
+        made_memory(t, thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+        kept++;
+        if (!grows || i == frees)
+            for (; kept > 0; kept--)
+                made_memory(t, thread, (at + 30) * US, 4096 + (uint64_t)(i - kept + 1), -(64 << 10));
+    }
+    return made_end(t);
+}
+
+static void memory_that_grows_in_every_step_is_a_leak_and_comes_first(void **state)
+{
+    (void)state;
+    mtp_trace *t = allocating(12, true, -1);
+    mtp_findings *f = findings_of(t);
+    assert_int_equal(place_of(f, "memory-growth"), 0);
+    assert_int_equal(mtp_findings_row(f, 0)->bytes, 64 << 10);
+    assert_string_equal(mtp_findings_evidence(f, 0, 0)->name.bytes, "aten::mm");
+    assert_int_equal(mtp_findings_evidence(f, 0, 0)->calls, 9);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_silent(allocating(12, false, -1), "memory-growth");
+    assert_silent(allocating(12, true, 9), "memory-growth"); /* a cache that is emptied */
+    assert_silent(allocating(7, true, -1), "memory-growth"); /* too few steps */
+}
+
+/* A function that kept tensors returns before the recording ends: what it kept is freed, and still was the leak. */
+static void what_leaked_is_named_even_if_it_is_freed_at_the_end(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 12; i++, at += 1000) {
+        made_step(t, thread, (int)i, at, at + 1000);
+        made_op(t, thread, (at + 10) * US, (at + 900) * US, "aten::mm");
+        made_memory(t, thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+    }
+    for (uint64_t i = 0; i < 12; i++)
+        made_memory(t, thread, 12500 * US, 4096 + i, -(64 << 10));
+    made_step(t, thread, 12, 12000, 13000);
+    mtp_findings *f = findings_of(made_end(t));
+    int place = place_of(f, "memory-growth");
+    assert_int_equal(place, 0);
+    assert_non_null(strstr(mtp_findings_row(f, 0)->text.bytes, "in 9 blocks of aten::mm"));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+/* A device's allocator: reserves `more` for a request of `bytes`, with `unused` bytes free. */
+static mtp_trace *reserving(int64_t bytes, int64_t unused, int64_t more)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    int64_t mb = 1 << 20;
+    made_op(t, thread, 0, 1000 * US, "aten::empty");
+    for (int64_t i = 0; i < 4; i++) {
+        mtp__memory m = {.ts = i * US,
+                         .address = (uint64_t)(1 + i) << 20,
+                         .bytes = bytes * mb,
+                         .total_allocated = (1000 + i * bytes) * mb,
+                         .total_reserved = (1000 + unused + i * more) * mb,
+                         .track = thread,
+                         .device_type = 1};
+        mtp__trace_add_memory(t, &m);
+    }
+    return made_end(t);
+}
+
+static void memory_that_is_free_but_cannot_be_used_is_fragmented(void **state)
+{
+    (void)state;
+    assert_found(reserving(100, 600, 100), "memory-fragmentation");
+    assert_silent(reserving(100, 100, 100), "memory-fragmentation"); /* full: it needs more */
+    assert_silent(reserving(100, 600, 0), "memory-fragmentation");   /* unused, and used next */
+    assert_silent(reserving(100, 600, 10), "memory-fragmentation");
+}
+
+static void the_peak_is_told_if_it_is_large(void **state)
+{
+    (void)state;
+    for (int64_t mb = 1; mb <= 100; mb += 99) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        made_op(t, thread, 0, 1000 * US, "aten::mm");
+        made_memory(t, thread, 500, 4096, mb << 20);
+        made_end(t);
+        if (mb == 100)
+            assert_found(t, "memory-peak");
+        else
+            assert_silent(t, "memory-peak");
+    }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    mtp_trace *list[] = {loading(1000, 2000, false, "enumerate(DataLoader)#x"),
+                         ops_with_gaps(2000, 3, 3, NULL),
+                         ops_with_gaps(20, 1000, 500, "scope"),
+                         stepping(20, 11, 5000, "save"),
+                         allocating(12, true, -1),
+                         copying("aten::to", "aten::_to_copy", 400, "[\"\", \"7\"]"),
+                         trained(100, 600)};
+    for (size_t i = 0; i < COUNT(list); i++) {
+        int fired = 1;
+        for (int nth = 1; fired > 0; nth++) {
+            mtp_findings *f = NULL;
+            mtp__fault_plan(1u << MTP__FAULT_ALLOC | 1u << MTP__FAULT_MAP, nth, nth % 2 == 0);
+            mtp_status status = mtp_findings_create(list[i], NULL, &f);
+            fired = mtp__fault_stop();
+            assert_true(status == MTP_E_NOMEM || (status == MTP_OK && f != NULL));
+            mtp_findings_destroy(f);
+        }
+        mtp_trace_destroy(list[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_slow_loader_is_told),
+        TEST(workers_need_other_advice),
+        TEST(python_between_small_ops_is_told),
+        TEST(long_gaps_are_told_with_what_they_are_in),
+        TEST(another_thread_at_work_is_no_gap),
+        TEST(the_garbage_collector_is_told),
+        TEST(casts_are_told),
+        TEST(copies_for_another_layout_are_told),
+        TEST(a_backward_pass_that_takes_too_long_is_told),
+        TEST(one_op_that_takes_most_of_the_time_is_a_note),
+        TEST(steps_that_take_longer_are_told_with_what_differed),
+        TEST(a_step_that_does_more_is_not_noise),
+        TEST(a_long_first_step_is_warm_up_and_left_out),
+        TEST(a_gap_ends_where_an_outlying_step_begins),
+        TEST(what_several_threads_do_at_once_is_not_added_up),
+        TEST(memory_that_grows_in_every_step_is_a_leak_and_comes_first),
+        TEST(what_leaked_is_named_even_if_it_is_freed_at_the_end),
+        TEST(memory_that_is_free_but_cannot_be_used_is_fragmented),
+        TEST(the_peak_is_told_if_it_is_large),
+        TEST(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

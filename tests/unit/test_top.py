@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""`mtprof top`: in a real pseudo terminal (keys, sizes, what is left of the terminal), as plain text, and its figures.
+
+usage: test_top.py MTPROF TOP_PROGRAM
+"""
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from programs import check, finish  # noqa: E402
+from running import MTPROF, environment, test  # noqa: E402
+
+PROGRAM = os.path.abspath(sys.argv[2])
+
+
+class Recorded:
+    """A program that records itself."""
+
+    def __init__(self, folder, *mode, name="live.mtp"):
+        self.spool = folder / name
+        self.process = subprocess.Popen([PROGRAM, self.spool, *mode], stdout=subprocess.PIPE, env=environment())
+        for _ in range(500):
+            if self.spool.exists() or self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+
+    def stop(self, number=signal.SIGUSR1):
+        self.process.send_signal(number)
+        out = self.process.communicate(timeout=20)[0]
+        return out.decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def top(*args, **more):
+    done = subprocess.run([MTPROF, "top", *map(str, args)], capture_output=True, timeout=60, env=environment(**more))
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Terminal:
+    """`mtprof top` in a pseudo terminal."""
+
+    def __init__(self, *args, columns=100, lines=30, **more):
+        self.master, slave = pty.openpty()
+        self.slave = slave
+        self.before = termios.tcgetattr(slave)
+        self.seen = b""
+        self.resize(columns, lines, tell=False)
+        told, tell = os.pipe()
+        self.leader = os.fork()
+        if self.leader == 0:  # as a shell does: a job of its own, so that it can be stopped
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            pid = os.fork()
+            if pid == 0:
+                os.setpgid(0, 0)
+                os.tcsetpgrp(slave, os.getpid())
+                signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+                for fd in (0, 1, 2):
+                    os.dup2(slave, fd)
+                os.execvpe(MTPROF, [MTPROF, "top", *map(str, args)], {**environment(), "TERM": "xterm", **more})
+            os.write(tell, b"%d\n" % pid)
+            _, status = os.waitpid(pid, 0)
+            os.write(tell, b"%d\n" % status)
+            os._exit(0)
+        os.close(tell)
+        self.told = os.fdopen(told)
+        self.pid = int(self.told.readline())
+
+    def resize(self, columns, lines, tell=True):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if tell:
+            os.kill(self.pid, signal.SIGWINCH)
+
+    def read(self, seconds=0.1):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.master, 65536)
+                except OSError:
+                    break
+        return self.seen
+
+    def frame(self):
+        """The lines of the last whole frame, without styles."""
+        frames = self.seen.split(b"\033[H\033[K")
+        last = frames[-1 if len(frames) > 1 else 0].partition(b"\033[J")[0].decode(errors="replace")
+        lines = re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", last).replace("\r\r\n", "\r\n").split("\r\n")
+        return lines[:-1] if lines[-1:] == [""] else lines
+
+    def wait(self, word, seconds=10):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.read(0.1)
+            if any(word in line for line in self.frame()):
+                return True
+        raise AssertionError(f"{word!r} did not appear in\n" + "\n".join(self.frame()))
+
+    def type(self, keys):
+        os.write(self.master, keys.encode())
+        self.read(0.3)
+
+    def end(self, seconds=10):
+        """wait()'s status."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.read(0.05)
+            if select.select([self.told], [], [], 0)[0]:
+                self.pid = 0
+                self.read(0.1)
+                return int(self.told.readline())
+        raise AssertionError("it did not end")
+
+    def is_restored(self):
+        modes = termios.tcgetattr(self.slave)
+        return modes == self.before and self.seen.rstrip().endswith(b"\033[?25h\033[?1049l")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.leader, 0)
+        self.told.close()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@test
+def keys_change_what_is_shown_and_q_restores_the_terminal(folder):
+    with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.2") as t:
+        t.wait("aten::mm")
+        frame = "\n".join(t.frame())
+        check("the head tells the process", f"pid {program.process.pid}" in frame and "live" in frame and "records" in frame, frame)
+        check("memory and steps", re.search(r"memory  CPU \S+ MB, peak 4.77 MB", frame) and re.search(r"^step \d+  last ", frame, re.M), frame)
+        check("ops by self time", re.search(r"SELFv", frame) and frame.index("aten::mm") < frame.index("aten::add"), frame)
+        t.type("s")
+        check("s: the next column", t.wait("NOW%v"))
+        t.type("r")
+        check("r: reversed", t.wait("NOW%^"))
+        t.type("w")
+        check("w: the last seconds", t.wait("the last"))
+        t.type("t")
+        t.wait("last record")
+        t.type("t?")
+        t.wait("quit")
+        t.type("x")
+        t.type("p")
+        t.wait("PAUSED")
+        paused = t.frame()
+        t.read(0.6)
+        check("p: nothing changes", t.frame() == paused, t.frame())
+        t.type("p")
+        t.type("\033[B")
+        check("down: the first row is above", not any("\n".join(t.frame()).count(n) > 1 for n in ("aten::mm",)), t.frame())
+        t.type("q")
+        check("q ends it, and the terminal is as before", t.end() == 0 and t.is_restored(), t.seen[-200:])
+
+
+@test
+def every_way_to_end_restores_the_terminal(folder):
+    with Recorded(folder, "busy") as program:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGSEGV):
+            with Terminal(program.spool, "-d", "0.2") as t:
+                t.wait("aten::mm")
+                os.kill(t.pid, number)
+                status = t.end()
+                check(f"{number.name}: it ends so, and the terminal is as before",
+                      os.WIFSIGNALED(status) and os.WTERMSIG(status) == number and t.is_restored(), (status, t.seen[-100:]))
+        with Terminal(program.spool) as t:
+            t.wait("aten::mm")
+            t.type("\x03")
+            check("Ctrl-C", os.WTERMSIG(t.end()) == signal.SIGINT and t.is_restored(), t.seen[-100:])
+
+
+@test
+def stopping_gives_the_terminal_back_and_continuing_takes_it_again(folder):
+    with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.2") as t:
+        t.wait("aten::mm")
+        os.kill(t.pid, signal.SIGTSTP)
+        t.read(0.5)
+        state = pathlib.Path(f"/proc/{t.pid}/stat").read_text().rpartition(") ")[2][0]
+        check("stopped, and the terminal is as before", state == "T" and t.is_restored(), (state, t.seen[-100:]))
+        t.seen = b""
+        os.kill(t.pid, signal.SIGCONT)
+        t.wait("aten::mm")
+        check("it takes the screen again", b"\033[?1049h" in t.seen and termios.tcgetattr(t.slave) != t.before, t.seen[:100])
+        t.type("q")
+        check("and gives it back", t.end() == 0 and t.is_restored(), t.seen[-100:])
+
+
+@test
+def sizes_are_kept_to(folder):
+    with Recorded(folder, "names") as program:
+        for columns, lines in ((40, 10), (40, 3), (80, 24), (200, 60), (20, 5), (1, 1)):
+            with Terminal(program.spool, "-d", "0.2", columns=columns, lines=lines) as t:
+                t.wait("mtprof"[:columns])
+                t.read(0.5)
+                frame = t.frame()
+                width = max(sum(2 if "\u1100" <= c <= "\uffff" and c != "\ufffd" else 1 for c in line) for line in frame)
+                check(f"{columns} x {lines}", width <= columns and len(frame) <= lines, (width, len(frame), frame))
+                t.resize(60, 12)
+                t.read(0.6)
+                check("resized to 60 x 12", max(map(len, t.frame())) <= 60 and 4 < len(t.frame()) <= 12, t.frame())
+
+
+@test
+def nothing_of_a_name_reaches_the_terminal(folder):
+    with Recorded(folder, "names") as program, Terminal(program.spool, "-d", "0.2", columns=120) as t:
+        t.wait("combined")
+        text = t.seen
+        check("no sequence of a name", b"\033]0" not in text and b"title\a" not in text and b"\xc2\x9b" not in text, text[-2000:])
+        check("no bad UTF-8", text.decode(errors="strict") is not None, "")
+        rows = [line for line in t.frame() if re.search(r"\d[um]?s$", line)][-8:]
+        ends = {sum(2 if "\u2e80" <= c <= "\u9fff" else 1 for c in row) for row in rows}
+        check("columns are aligned", len(ends) == 1, rows)
+        for args in ([], ["--threads"]):
+            code, out, err = top("-n", "1", *args, program.spool)
+            check(f"nor of plain text {args}", code == 0 and "\033" not in out and "\a" not in out and "\x9b" not in out, out)
+
+
+@test
+def without_a_terminal_it_is_plain_text(folder):
+    with Recorded(folder, "busy") as program:
+        time.sleep(0.3)
+        code, out, err = top("-n", "2", "-d", "0.2", program.spool)
+        check("two blocks", code == 0 and out.count("mtprof top") == 2 and "\033" not in out and err == "", (code, out, err))
+        with Terminal(program.spool, "-n", "1", TERM="xterm") as t:
+            check("-n on a terminal: plain", t.end() == 0 and b"\033[?" not in t.seen and b"aten::mm" in t.seen, t.seen)
+        with Terminal(program.spool, "-d", "0.2", TERM="dumb") as t:
+            t.read(0.8)
+            check("TERM=dumb: plain", t.seen.count(b"mtprof top") > 1 and b"\033" not in t.seen, t.seen)
+        with Terminal(program.spool, "-d", "0.2", NO_COLOR="1") as t:
+            t.wait("aten::mm")
+            check("NO_COLOR: no colours", re.search(rb"\033\[[0-9;]*m", t.seen.replace(b"\033[0m\033[?25h", b"")) is None, t.seen[:300])
+        code, out, err = top("-n", "1", "--limit", "1", "--sort", "name", program.spool)
+        check("--limit and --sort", "aten::add" in out and "aten::mm" not in out, out)
+        code, out, err = top("-n", "1", "--window", "2", program.spool)
+        check("--window", re.search(r"^the last 1?\.?\d+", out, re.M), out)
+        program.stop()
+        code, out, err = top("-b", program.spool)
+        check("an ended one is shown once", code == 0 and out.count("mtprof top") == 1 and "stopped" in out, (code, out))
+
+
+@test
+def a_program_that_hangs_shows_where(folder):
+    with Recorded(folder, "hang") as program:
+        time.sleep(0.3)
+        code, out, err = top("-n", "1", "--threads", program.spool)
+        order = [out.find(name) for name in ("train", "load the next batch", "lock of the queue")]
+        check("its scopes, outermost first", code == 0 and -1 not in order and order == sorted(order), out)
+        check("and that it sleeps", "sleeping" in out, out)
+        code, out, err = top("-n", "1", program.spool)
+        check("the time is the innermost one's", re.search(r"lock of the queue +1 .* 100.0", out), out)
+        with Terminal(program.spool, "-t", "-d", "0.2", columns=60, lines=8) as t:
+            t.wait("lock of the queue")
+            t.type("q")
+            check("quits", t.end() == 0, t.seen[-100:])
+
+
+@test
+def a_process_is_found_by_its_number(folder):
+    with Recorded(folder, "busy") as program:
+        time.sleep(0.3)
+        code, out, err = top("-n", "1", program.process.pid)
+        check("by PID", code == 0 and "aten::mm" in out, (code, out, err))
+        code, out, err = top("-n", "1", os.getpid())
+        check("by the PID of the one that started it", code == 0 and "aten::mm" in out, (code, out, err))
+        program.stop()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    for given, words in ((sleeper.pid, ("not being recorded", "mtprof run", "mtprof trigger")), (2 ** 22 + 1, ("there is no process",)),
+                         ("nothing.mtp", ("No such file",))):
+        code, out, err = top("-n", "1", given)
+        check(f"refused: {given}", code == 3 and out == "" and all(w in err for w in words), (code, out, err))
+    sleeper.kill()
+    sleeper.wait()
+    trace = folder / "trace.json"
+    trace.write_text('{"traceEvents": []}')
+    code, out, err = top("-n", "1", trace)
+    check("JSON is not live", code == 3 and "mtprof table" in err, (code, out, err))
+    if os.geteuid() == 0:
+        done = subprocess.run([MTPROF, "top", "-n", "1", str(os.getpid())], capture_output=True, text=True, user=65534, env=environment())
+        check("somebody else's process", done.returncode == 3 and "permission" in done.stderr.lower(), done)
+
+
+@test
+def the_figures_of_an_ended_recording_are_those_of_stats(folder):
+    with Recorded(folder, "fast") as program:
+        watching = subprocess.Popen([MTPROF, "top", "-b", "-d", "0.2", program.spool], stdout=subprocess.PIPE, text=True, env=environment())
+        time.sleep(1)
+        scopes = int(program.stop())
+        out = watching.communicate(timeout=60)[0]
+    rows = {r["key"]: r for r in json.loads(subprocess.run([MTPROF, "stats", "--json", program.spool], capture_output=True).stdout)}
+    check("as many as the program counted", rows["outer"]["count"] == scopes, (rows["outer"], scopes))
+    last = out.split("mtprof top")[-1]
+    for name in ("outer", "inner"):
+        shown = next(line.split() for line in last.splitlines() if line.startswith(name + " "))
+        count = float(shown[1][:-1]) * {"k": 1e3, "M": 1e6}[shown[1][-1]]
+        self_us = float(re.match(r"[\d.]+", shown[3])[0]) * {"us": 1, "ms": 1e3, "s": 1e6}[re.sub(r"[\d.]", "", shown[3])]
+        check(f"{name}: calls", abs(count / rows[name]["count"] - 1) < 0.006, (shown, rows[name]))
+        check(f"{name}: self time", abs(self_us / rows[name]["self_cpu_time_total"] - 1) < 0.006, (shown, rows[name]))
+
+
+@test
+def a_killed_program_is_said_to_have_ended(folder):
+    with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.1") as t:
+        t.wait("live")
+        program.stop(signal.SIGKILL)
+        t.wait("ended without stopping")
+        t.type("q")
+        check("quits", t.end() == 0 and t.is_restored(), t.seen[-100:])
+
+
+@test
+def a_deleted_file_is_still_shown(folder):
+    with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.1") as t:
+        t.wait("aten::mm")
+        program.spool.unlink()
+        t.seen = b""
+        t.wait("aten::mm")
+        t.type("q")
+        check("quits", t.end() == 0, t.seen[-100:])
+
+
+sys.exit(finish())
