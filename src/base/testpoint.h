@@ -19,7 +19,8 @@
     X(STOP_GATE)        /* the gate is shut, writers may still be busy */                                    \
     X(STOP_REST)        /* no writer is active, chunks are not sealed yet */                                 \
     X(STOP_DONE)        /* everything is sealed */                                                           \
-    X(FORK_CHILD)       /* in the child, before any repair */
+    X(FORK_CHILD)       /* in the child, before any repair */                                                \
+    X(LIVE_LISTED)      /* a reader has looked for the chunks of a file that is being written */
 #define X(sym) MTP__POINT_##sym,
 typedef enum mtp__testpoint {
     MTP__TESTPOINT_LIST(X) MTP__TESTPOINTS

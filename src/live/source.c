@@ -16,6 +16,7 @@
 #include "base/grow.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "base/testpoint.h"
 #include "live/live.h"
 #include "record/checks.h"
 #include "trace/records/dictionary.h"
@@ -80,16 +81,23 @@ void mtp__live_file_relist(mtp__live_file *f)
     f->frontier = f->newest = 0;
 }
 
-mtp_status mtp__live_file_look(mtp__live_file *f, bool *replaced)
+static mtp_status look_at_size(mtp__live_file *f)
 {
     struct stat st;
-    mtp__spool_header h;
-    bool damaged;
-    *replaced = false;
     if (fstat(f->fd, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));
     f->file_bytes = (uint64_t)st.st_size;
-    mtp_status status = mtp__spool_header_read(f->fd, &h, &damaged);
+    return MTP_OK;
+}
+
+mtp_status mtp__live_file_look(mtp__live_file *f, bool *replaced)
+{
+    mtp__spool_header h;
+    bool damaged;
+    *replaced = false;
+    mtp_status status = look_at_size(f);
+    if (status == MTP_OK)
+        status = mtp__spool_header_read(f->fd, &h, &damaged);
     if (status != MTP_OK)
         return status;
     *replaced = h.chunk_bytes != f->header.chunk_bytes || h.ticks != f->header.ticks ||
@@ -295,8 +303,12 @@ static bool list_new(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
     return true;
 }
 
+/* The size is looked up again for each pass: a name that is still missing after it is lost. */
 static mtp_status list(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 {
+    mtp_status status = look_at_size(f);
+    if (status != MTP_OK)
+        return status;
     bool was = f->ring, good = list_known(f, r);
     f->listed = false;
     look_for_ring(f);
@@ -306,6 +318,7 @@ static mtp_status list(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
         mtp__live_file_relist(f); /* from now on all pieces are needed */
     if (f->ring)
         good = good && list_new(f, r, deadline);
+    MTP__TESTPOINT(LIVE_LISTED);
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "a list of chunks");
 }
 

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-from report_file import Report, unzigzag
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "browser"))
+from report_file import Report, unzigzag  # noqa: E402
 
 MTPROF, *TRACES = sys.argv[1:]
 count = failed = 0

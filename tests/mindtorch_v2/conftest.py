@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "golden"))  # report_file
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "browser"))  # report_file
 
 
 def pytest_configure(config):
+    for folder in sys.path:  # a folder of that name would pass for PyTorch where there is none
+        if (pathlib.Path(folder) / "torch").is_dir() and not (pathlib.Path(folder) / "torch/__init__.py").exists():
+            raise pytest.UsageError(f"{folder}/torch is not PyTorch, but `import torch` would succeed: remove {folder} from sys.path")
     if importlib.util.find_spec("mindtorch_v2") is None:
         raise pytest.UsageError("mindtorch_v2 is not importable: run `make build`, then with PYTHONPATH=src")
     # Loaded under a decimal comma (make test-locale), PyTorch reads an argument's default of 0.01 as 0.

@@ -6,4 +6,4 @@ import tempfile
 
 # One collector for all tests, not the user's
 os.environ.setdefault("MTPROF_CACHE", os.path.join(tempfile.gettempdir(), f"mtprof-test-cache-{os.geteuid()}"))
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "golden"))  # report_file
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "browser"))  # report_file
