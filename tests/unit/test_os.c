@@ -150,7 +150,7 @@ static void count_hit(mtp__testpoint point, void *user)
 static void every_testpoint_has_a_name_of_its_own(void **state)
 {
     (void)state;
-    assert_int_equal(MTP__TESTPOINTS, 13);
+    assert_int_equal(MTP__TESTPOINTS, 14);
     for (int i = 0; i < MTP__TESTPOINTS; i++)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(mtp__testpoint_text((mtp__testpoint)i),
@@ -165,7 +165,7 @@ static void do_nothing(void *arg)
     (void)arg;
 }
 
-/* Every testpoint must be reachable: one busy profile passes them all. */
+/* Every testpoint must be reachable: one busy profile passes all of those of recording; test_top has the reader's. */
 static void a_busy_profile_passes_every_testpoint(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void a_busy_profile_passes_every_testpoint(void **state)
     mtp_profile_destroy(prof);
     mtp__testpoint_set(NULL, NULL);
     for (int i = 0; i < MTP__TESTPOINTS; i++)
-        if (hits[i] == 0)
+        if (hits[i] == 0 && i != MTP__POINT_LIVE_LISTED)
             fail_msg("%s was never passed", mtp__testpoint_text((mtp__testpoint)i));
     assert_true(hits[MTP__POINT_RECORD_RESERVED] >= 20000);
     assert_int_equal(hits[MTP__POINT_RECORD_RESERVED], hits[MTP__POINT_RECORD_COMMITTED]);
