@@ -60,7 +60,8 @@ def browse(figures):
         figures["report_first_paint_ms"] = min(first)
         page = browser.open(REPORT.as_uri() + "#timeline")
         page.wait("document.querySelector('.board')", 60)
-        time.sleep(5)  # until the spans are there
+        page.wait("document.querySelector('.bar-top .note').textContent === ''", 120)  # the spans are there
+        time.sleep(1)
         drawn, apart = page.run(MOVE)
         for name in drawn:
             figures[f"report_draw_{name}_p50_ms"] = quantile(drawn[name], .5)

@@ -2,7 +2,9 @@
  * tests/browser. */
 #define _GNU_SOURCE
 #include <unistd.h>
+#include <zlib.h>
 #include "tests/made_trace.h"
+#include "trace/build.h"
 
 /* A thread with nested and overlapping spans, a stream with launched work, memory on two devices, a counter, stacks. */
 static mtp_trace *make_trace(void)
@@ -31,6 +33,145 @@ static mtp_trace *make_trace(void)
         .ts = 50, .value = 2.5, .name = made_text(t, "queue"), .track = main, .is_counter = true};
     mtp__trace_add_instant(t, &counter);
     return made_end(t);
+}
+
+/* The bytes of one part: JSON and, after a zero byte, perhaps columns. To be freed. */
+static char *part_of(const collected *page, const char *id, size_t *size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char tag[64];
+    snprintf(tag, sizeof tag, "id=\"%s\">", id);
+    const char *at = strstr(page->bytes, tag);
+    assert_non_null(at);
+    at += strlen(tag);
+    size_t length = strcspn(at, "<="), packed = 0;
+    unsigned char *bytes = malloc(length + 1);
+    uint32_t bits = 0;
+    for (size_t i = 0; i < length; i++) {
+        bits = bits << 6 | (uint32_t)(strchr(digits, at[i]) - digits);
+        if (i % 4 > 0)
+            bytes[packed++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
+    }
+    uLongf room = 1 << 20;
+    char *text = malloc(room + 1);
+    assert_int_equal(uncompress((unsigned char *)text, &room, bytes, packed), Z_OK);
+    text[room] = 0;
+    *size = room;
+    free(bytes);
+    return text;
+}
+
+static void assert_part_says(const collected *page, const char *id, const char *expected)
+{
+    size_t size;
+    char *text = part_of(page, id, &size);
+    if (strstr(text, expected) == NULL)
+        fail_msg("%s does not say %s, but %s", id, expected, text);
+    free(text);
+}
+
+static void clocks_and_losses_are_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_trace();
+    mtp__clock_info clock = {.error_ns = 11167, .points = 3, .device = 2};
+    mtp__list_add(t, LIST(t, clocks), &clock);
+    t->unfinished = 4;
+    t->clock_faults = 5;
+    collected out = {0};
+    assert_ok(mtp_report_write((const mtp_trace *const *)&t, 1, NULL, collect, &out));
+    assert_part_says(&out, "head-0", "\"clocks\": [{\"device\": 2, \"error_ns\": 11167, \"points\": 3}]");
+    assert_part_says(&out, "head-0", "\"unfinished\": 4, ");
+    assert_part_says(&out, "head-0", "\"clock_faults\": 5, ");
+    collected_free(&out);
+    mtp_trace_destroy(t);
+}
+
+typedef struct sizes {
+    int64_t of[MTP_MEMORY_CATEGORIES];
+    bool seen[MTP_MEMORY_CATEGORIES];
+} sizes;
+
+static bool see(void *user, const mtp_memory_point *point)
+{
+    sizes *s = user;
+    memcpy(s->of, point->bytes, sizeof s->of);
+    for (int k = 0; k < MTP_MEMORY_CATEGORIES; k++)
+        s->seen[k] |= point->bytes[k] > 0;
+    return true;
+}
+
+/* Number i of a column, whose bytes lie plane by plane after 16 bytes of heading. */
+static int64_t number_at(const unsigned char *column, uint32_t i, bool is_signed)
+{
+    uint32_t count;
+    uint64_t v = 0;
+    memcpy(&count, column + 8, sizeof count);
+    for (unsigned plane = 0; plane < column[12]; plane++)
+        v |= (uint64_t)column[16 + plane * count + i] << 8 * plane;
+    return is_signed ? (int64_t)(v >> 1) ^ -(int64_t)(v & 1) : (int64_t)v;
+}
+
+static const unsigned char *next_column(const unsigned char *column)
+{
+    uint32_t count;
+    memcpy(&count, column + 8, sizeof count);
+    return column + 16 + (size_t)count * column[12];
+}
+
+/* A block's bytes leave the category that they had, and enter the one that they get. */
+static void memory_that_changes_its_category_is_counted_once(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 1), count;
+    made_op(t, main, 0, 1000, "a");
+    made_memory(t, main, 20, 0x10, 300);
+    made_memory(t, main, 25, 0x20, 50);
+    made_tag(t, 40, 0x10, MTP_MEMORY_ACTIVATION);
+    made_tag(t, 60, 0x10, MTP_MEMORY_GRADIENT);
+    made_memory(t, main, 80, 0x20, -50);
+    made_end(t);
+    mtp_memory_timeline *timeline;
+    sizes expected = {0};
+    assert_ok(mtp_memory_timeline_create(t, NULL, &timeline));
+    mtp_memory_timeline_points(timeline, see, &expected);
+    mtp_memory_timeline_destroy(timeline);
+    assert_true(expected.seen[MTP_MEMORY_ACTIVATION] && expected.of[MTP_MEMORY_GRADIENT] == 300);
+    collected out = {0};
+    assert_ok(mtp_report_write((const mtp_trace *const *)&t, 1, NULL, collect, &out));
+    size_t size;
+    char *part = part_of(&out, "memory-0", &size);
+    const unsigned char *gap = (unsigned char *)part + strlen(part) + 1, *bytes = next_column(gap),
+                        *category = next_column(bytes);
+    assert_ptr_equal(next_column(category), part + size);
+    memcpy(&count, gap + 8, sizeof count);
+    int64_t got[MTP_MEMORY_CATEGORIES] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        got[number_at(category, i, false)] += number_at(bytes, i, true);
+    assert_memory_equal(got, expected.of, sizeof got);
+    free(part);
+    collected_free(&out);
+    mtp_trace_destroy(t);
+}
+
+static void points_have_their_peak(void **state)
+{
+    (void)state;
+    mtp_memory_point points[] = {{.ns = 5000}, {.ns = 7500}, {.ns = 9000}};
+    points[0].bytes[MTP_MEMORY_PARAMETER] = 100;
+    points[1].bytes[MTP_MEMORY_PARAMETER] = 100;
+    points[1].bytes[MTP_MEMORY_GRADIENT] = 50;
+    points[2].bytes[MTP_MEMORY_PARAMETER] = 90;
+    collected out = {0};
+    assert_ok(mtp_report_points("run.json", "cpu", points, COUNT(points), collect, &out));
+    assert_part_says(&out, "head-0", "\"only\": \"memory\", \"duration\": 4000}");
+    assert_part_says(
+        &out, "memory-0",
+        "{\"device\": \"cpu\", \"end_bytes\": 90, \"peak\": {\"bytes\": 150, \"time_us\": 2.5, ");
+    assert_part_says(&out, "memory-0", "\"GRADIENT\": 50");
+    assert_int_equal(mtp_report_points(NULL, "cpu", points, COUNT(points), collect, &out), MTP_E_ARG);
+    collected_free(&out);
 }
 
 static void a_report_is_a_page_with_all_parts(void **state)
@@ -189,6 +330,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_report_is_a_page_with_all_parts),
+        cmocka_unit_test(clocks_and_losses_are_told),
+        cmocka_unit_test(points_have_their_peak),
+        cmocka_unit_test(memory_that_changes_its_category_is_counted_once),
         cmocka_unit_test(one_page_alone_has_its_own_data_only),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_failing_sink_ends_it),

@@ -25,6 +25,9 @@ function microseconds(us) {
 }
 const time = (ns) => microseconds(ns / 1e3);
 
+/** Of an axis: the longer it is, the larger. */
+const SCALES = [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]], LONG_SCALES = [...SCALES, [60e9, "min"], [3600e9, "h"], [86400e9, "d"]];
+
 /** For axes: no more digits than needed. */
 function roundTime(ns) {
   const size = Math.abs(ns);
@@ -34,7 +37,8 @@ function roundTime(ns) {
 /** All ticks of an axis in one unit, with as many digits as their step needs. */
 function tickTexts(ticks, step, format = null) {
   if (format) return ticks.map(format);
-  const size = Math.max(...ticks.map(Math.abs), step), [scale, unit] = size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : size >= 1e3 ? [1e3, "us"] : [1, "ns"];
+  const size = Math.max(...ticks.map(Math.abs), step), scales = step % 60e9 === 0 ? LONG_SCALES.filter(([scale]) => step % scale === 0) : SCALES;
+  const [scale, unit] = scales.findLast(([scale]) => size >= scale) ?? SCALES[0];
   const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
   return ticks.map((tick) => tick === 0 ? "0" : (tick / scale).toFixed(digits) + " " + unit);
 }
@@ -57,6 +61,20 @@ function roundTicks(from, to, most) {
   let step = 10 ** Math.floor(Math.log10(width / most));
   for (const factor of [1, 2, 5, 10]) if (width / (step * factor) <= most) { step *= factor; break; }
   const ticks = [];
+  for (let i = Math.ceil(from / step); i * step <= to; i++) ticks.push(i * step);
+  return { step, ticks };
+}
+
+/** The same for times in ns: from ten minutes on, in whole minutes, hours and days. */
+function timeTicks(from, to, most) {
+  const width = to - from, wanted = width / most;
+  if (width < 600e9) return roundTicks(from, to, most);
+  const minutes = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440].find((one) => one * 60e9 >= wanted);
+  if (!minutes) {
+    const { ticks, step } = roundTicks(from / 86400e9, to / 86400e9, most), days = Math.max(1, step);
+    return { step: days * 86400e9, ticks: ticks.filter((tick) => tick % days === 0).map((tick) => tick * 86400e9) };
+  }
+  const step = minutes * 60e9, ticks = [];
   for (let i = Math.ceil(from / step); i * step <= to; i++) ticks.push(i * step);
   return { step, ticks };
 }

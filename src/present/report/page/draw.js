@@ -26,20 +26,35 @@ function theme() {
 const forgetTheme = () => { colours = null; };
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
-const widths = new Map();
+const LETTERS_MAX = 300, ellipsis = "\u2026", letterWidths = new Map(), widths = new Map();
 
-/** As much of a text as fits, with its width known once; "" if not even two letters do. */
+/** How far each letter of a text reaches, measured once; whole code points, so that none is cut in two. */
+function reaches(context, text) {
+  let found = widths.get(text);
+  if (found) return found;
+  const letters = Array.from(text.slice(0, LETTERS_MAX)), ends = new Float32Array(letters.length);
+  let at = 0;
+  letters.forEach((letter, i) => {
+    if (!letterWidths.has(letter)) letterWidths.set(letter, context.measureText(letter).width);
+    ends[i] = at += letterWidths.get(letter);
+  });
+  if (widths.size > 50000) widths.clear();
+  widths.set(text, found = { letters, ends, isWhole: text.length <= LETTERS_MAX });
+  return found;
+}
+
+/** As much of a text as fits; "" if not even two letters do. */
 function fitted(context, text, room) {
-  let full = widths.get(text);
-  if (full === undefined) widths.set(text, full = context.measureText(text.length > 300 ? text.slice(0, 300) : text).width);
-  if (full <= room) return text.length > 300 ? text.slice(0, 300) : text;
-  const letters = Math.floor(Math.min(text.length, 300) * (room - 8) / full);
-  return letters < 2 ? "" : text.slice(0, letters) + "\u2026";
+  const { letters, ends, isWhole } = reaches(context, text);
+  if (letters.length === 0 || (isWhole && ends[letters.length - 1] <= room)) return text;
+  if (!letterWidths.has(ellipsis)) letterWidths.set(ellipsis, context.measureText(ellipsis).width);
+  const fit = upperBound(ends, room - letterWidths.get(ellipsis));
+  return fit < 2 ? "" : letters.slice(0, fit).join("") + ellipsis;
 }
 
 /** A time axis with round ticks; `scale` is pixels per ns, `from` the time at x0. */
 function drawAxis(context, { x, y, width, height, from, to, grid }) {
-  const { ticks, step } = roundTicks(from, to, Math.max(2, Math.floor(width / 120))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
+  const { ticks, step } = timeTicks(from, to, Math.max(3, Math.floor(width / 120))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "left";
@@ -52,14 +67,15 @@ function drawAxis(context, { x, y, width, height, from, to, grid }) {
   });
 }
 
-/** Bars: [{ from, to, parts: [{ value, colour }], title }], stacked. Returns where each is. */
-function drawBars(canvas, { bars, top, format, height = 170, highlight }) {
+/** Bars: [{ label, parts: [{ value, colour }], cut }], stacked; `cut` is told above a bar that is longer than shown. A label at the edge is of where its bar begins.
+ * Returns which bar is at an x. */
+function drawBars(canvas, { bars, top, format, height = 170, highlight, isEdge = false }) {
   const { context, width } = prepare(canvas, height), shown = theme(), left = 64, bottom = 22, plot = height - bottom - 8, room = width - left - 8;
   context.fillStyle = shown.back;
   context.fillRect(0, 0, width, height);
   context.font = FONT;
   context.textBaseline = "middle";
-  const { ticks, step: apart } = roundTicks(0, top, 4), texts = tickTexts(ticks, apart, format);
+  const { ticks, step: apart } = roundTicks(0, top, 5), texts = tickTexts(ticks, apart, format);
   ticks.forEach((tick, i) => {
     const y = Math.round(8 + plot - tick / top * plot) + .5;
     context.fillStyle = shown.line;
@@ -69,7 +85,7 @@ function drawBars(canvas, { bars, top, format, height = 170, highlight }) {
     context.fillText(texts[i], left - 6, y);
   });
   const step = room / Math.max(bars.length, 1), thick = Math.max(1, Math.min(46, step - (step > 4 ? 2 : 0)));
-  const every = Math.ceil(46 / step);
+  const every = isEdge ? 1 : Math.ceil(46 / step);
   bars.forEach((bar, i) => {
     let y = 8 + plot;
     const x = left + i * step + (step - thick) / 2;
@@ -84,11 +100,23 @@ function drawBars(canvas, { bars, top, format, height = 170, highlight }) {
       context.lineWidth = 2;
       context.strokeRect(x - 1, y - 1, thick + 2, 8 + plot - y + 1);
     }
-    if (i % every === 0) {
+    if (bar.cut) drawCut(context, { x, y, thick, text: bar.cut, right: left + room });
+    if (i % every === 0 && bar.label) {
       context.fillStyle = shown.dim;
       context.textAlign = "center";
-      context.fillText(bar.label, left + (i + .5) * step, height - 10);
+      context.fillText(bar.label, left + (i + (isEdge ? 0 : .5)) * step, height - 10);
+      if (isEdge) context.fillRect(Math.round(left + i * step), 8 + plot, 1, 4);
     }
   });
   return (x) => { const i = Math.floor((x - left) / step); return i >= 0 && i < bars.length ? i : -1; };
+}
+
+/** A gap in a bar that goes on, and how long it really is. */
+function drawCut(context, { x, y, thick, text, right }) {
+  const shown = theme(), isLeft = x + thick + 8 + context.measureText(text).width > right;
+  context.fillStyle = shown.back;
+  context.fillRect(x - 1, y + 8, thick + 2, 3);
+  context.fillStyle = shown.text;
+  context.textAlign = isLeft ? "right" : "left";
+  context.fillText(text, isLeft ? x - 6 : x + thick + 6, y + 8);
 }

@@ -57,7 +57,11 @@ function repaint(canvas, paint) {
   const entry = { canvas, paint };
   painters.add(entry);
   let width = 0;
-  new ResizeObserver(() => { const now = canvas.clientWidth; if (now !== width) { width = now; paint(); } }).observe(canvas);
+  const watch = new ResizeObserver(() => {
+    const now = canvas.clientWidth;
+    if (!canvas.isConnected) watch.disconnect(), painters.delete(entry); else if (now !== width) width = now, paint();
+  });
+  watch.observe(canvas);
 }
 
 async function openPage(name, state = {}, { remember = true } = {}) {
@@ -93,6 +97,8 @@ function showHelp() {
     el("h2", {}, "Timeline"), el("dl", {},
       row(["w", "s"], "zoom in, zoom out; also Ctrl and the wheel"), row(["a", "d"], "move left, move right; also drag, or Shift and the wheel"), row(["\u2190", "\u2192"], "the span before, the span after"), row(["\u2191", "\u2193"], "what called it, what it called first"),
       row(["f"], "zoom to the selected span; also double-click"), row(["0"], "the whole trace"), row(["Shift", "drag"], "select a range and sum it; also drag along the time axis"), row(["click"], "on a thread's name: close or open it")),
+    el("h2", {}, "Flame graph"), el("dl", {}, row(["\u2190", "\u2192"], "the frame beside it"), row(["\u2191", "\u2193"], "what called it, what it called most"), row(["Enter"], "that frame in full width; 0 or Esc: the whole")),
+    el("h2", {}, "Memory"), el("dl", {}, row(["w", "s", "a", "d"], "zoom and move"), row(["p"], "around the peak"), row(["0"], "the whole")),
     el("div", { className: "tools" }, el("button", { className: "small", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
 }

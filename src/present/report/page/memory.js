@@ -11,14 +11,16 @@ class Memory {
     this.canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": "Memory over time. Drag to zoom, double-click for the whole" });
     this.below = el("div");
     this.caption = el("figcaption");
-    const choose = el("select", { "aria-label": "Device", onchange: () => this.show(devices[choose.selectedIndex]) }, devices.map((device) => el("option", {}, device.summary.device)));
+    this.devices = devices;
+    const choose = this.choose = el("select", { "aria-label": "Device", onchange: () => { this.show(devices[choose.selectedIndex]); this.remember(); } }, devices.map((device) => el("option", {}, device.summary.device)));
     root.append(el("div", { className: "tools" }, devices.length > 1 && choose, el("button", { className: "small", onclick: () => this.zoomTo(0, this.trace.head.duration) }, "Whole"),
-      el("button", { className: "small", onclick: () => this.zoomPeak() }, "Around the peak"), el("span", { className: "note" }, "Drag over the chart to zoom in; double-click shows all.")),
+      el("button", { className: "small", onclick: () => this.zoomPeak() }, "Around the peak"), !trace.head.only && el("button", { className: "small", onclick: () => openPage("timeline", { t: Math.round(this.from) + "," + Math.round(this.to) }) }, "In timeline"),
+      el("span", { className: "note" }, "Drag over the chart to zoom in, or press w; double-click or 0 shows all.")),
       el("figure", {}, this.canvas, this.caption), this.below);
     this.listen();
-    const first = Math.max(0, devices.findIndex((device) => device.summary.device === trace.head.device));
-    choose.selectedIndex = first;
-    this.show(devices[first]);
+    this.first = Math.max(0, devices.findIndex((device) => device.summary.device === trace.head.device));
+    choose.selectedIndex = this.first;
+    this.show(devices[this.first]);
     repaint(this.canvas, () => this.paint());
   }
 
@@ -134,7 +136,26 @@ class Memory {
     this.from = Math.max(0, Math.min(from, this.trace.head.duration - 10));
     this.to = Math.max(this.from + 10, Math.min(to, this.trace.head.duration));
     this.paint();
-    setHash("memory", this.from === 0 && this.to >= this.trace.head.duration ? {} : { t: Math.round(this.from) + "," + Math.round(this.to) });
+    this.remember();
+  }
+
+  remember() {
+    const isWhole = this.from === 0 && this.to >= this.trace.head.duration, which = this.devices.indexOf(this.device);
+    setHash("memory", { d: which !== this.first ? which : undefined, t: isWhole ? undefined : Math.round(this.from) + "," + Math.round(this.to) });
+  }
+
+  key(event) {
+    const wide = this.to - this.from, middle = (this.from + this.to) / 2;
+    const act = this.device && { w: () => this.zoomTo(middle - wide / 3, middle + wide / 3), s: () => this.zoomTo(middle - wide * .75, middle + wide * .75), a: () => this.slide(-.2 * wide), d: () => this.slide(.2 * wide),
+      "0": () => this.zoomTo(0, this.trace.head.duration), p: () => this.zoomPeak() }[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return false;
+    act();
+    return true;
+  }
+
+  slide(by) {
+    by = Math.max(-this.from, Math.min(by, this.trace.head.duration - this.to));
+    this.zoomTo(this.from + by, this.to + by);
   }
 
   zoomPeak() {
@@ -143,21 +164,22 @@ class Memory {
   }
 
   restore(state) {
-    const [from, to] = (state.t ?? "").split(",").map(Number);
+    const [from, to] = (state.t ?? "").split(",").map(Number), device = this.devices?.[state.d ?? this.first];
+    if (device && device !== this.device) this.choose.selectedIndex = this.devices.indexOf(device), this.show(device);
     if (this.device && to > from) this.zoomTo(from, to);
   }
 
   tables() {
     const { summary, by } = this.device, { peak } = summary;
     this.caption.replaceChildren(el("div", { className: "legend" }, this.memory.categories.map((name, k) => (peak.by_category[name] > 0 || this.device.category.includes(k)) && el("span", {}, el("i", { style: { background: CATEGORY_COLOURS[k] } }), peak.by_category[name] > 0 ? name + " " + bytes(peak.by_category[name]) + " at the peak" : name))));
-    const blocks = peak.blocks.slice(0, 60), makers = [...by].sort((a, b) => b[3] - a[3] || b[2] - a[2]).slice(0, 60);
+    const blocks = peak.blocks.slice(0, 60), hasSource = blocks.some((block) => block.source), makers = [...by].sort((a, b) => b[3] - a[3] || b[2] - a[2]).slice(0, 60);
     const table = (heads, rows) => el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads.map(([text, name]) => el("th", { className: name }, text)))), el("tbody", {}, rows)));
     this.below.replaceChildren(
       el("div", { className: "cards", style: { marginTop: "14px" } }, [[bytes(peak.bytes), "peak, at " + microseconds(peak.time_us ?? 0)], [bytes(summary.end_bytes), "in use at the end"], summary.allocations !== undefined && [bytes(summary.preexisting_bytes), "in use before"],
         summary.allocations !== undefined && [grouped(summary.allocations), "allocations of " + bytes(summary.allocated_bytes)]].filter(Boolean).map(([value, text]) => el("div", { className: "card" }, el("b", {}, value), el("span", {}, text)))),
       ...(blocks.length ? [el("h2", {}, "Alive at the peak"), el("p", { className: "note" }, plural(peak.block_count, "block") + (blocks.length < peak.block_count ? "; the " + blocks.length + " largest" : "") + ", with the op that each was allocated for."),
-      table([["Bytes"], ["Category", "name"], ["Made"], ["Freed"], ["By", "name"], ["At", "name"]], blocks.map((block) => el("tr", {}, el("td", {}, bytes(block.bytes)), el("td", { className: "name" }, block.category), el("td", {}, block.created_us === null ? "before" : microseconds(block.created_us)),
-        el("td", {}, block.freed_us === null ? "" : microseconds(block.freed_us)), el("td", { className: "name", title: block.maker }, block.maker || (block.created_us === null ? "(before the trace)" : "")), el("td", { className: "name", title: block.source }, block.source))))] : []),
+      table([["Bytes"], ["Category", "name"], ["Made"], ["Freed"], ["By", "name"], hasSource && ["At", "name"]].filter(Boolean), blocks.map((block) => el("tr", {}, el("td", {}, bytes(block.bytes)), el("td", { className: "name" }, block.category), el("td", {}, block.created_us === null ? "before" : microseconds(block.created_us)),
+        el("td", {}, block.freed_us === null ? "" : microseconds(block.freed_us)), el("td", { className: "name", title: block.maker }, block.maker || (block.created_us === null ? "(before the trace)" : "")), hasSource && el("td", { className: "name", title: block.source }, block.source))))] : []),
       ...(makers.length ? [el("h2", {}, "Allocations by op"), table([["Op", "name"], ["Allocations"], ["Bytes"], ["Alive at the peak"]], makers.map(([name, count, size, alive]) => el("tr", {}, el("td", { className: "name", title: name }, name || "(outside of ops)"), el("td", {}, grouped(count)), el("td", {}, bytes(size)), el("td", {}, bytes(alive)))))] : []));
   }
 }

@@ -19,21 +19,55 @@ async function overviewPage(trace, root) {
   const hasDevice = sum.device_us > 0 || head.device_spans > 0;
   const card = (value, text) => el("div", { className: "card" }, el("b", {}, value), el("span", {}, text));
   const isSteps = steps.length > 0 && steps[0].step !== null;
+  const labels = await trace.labels(), rows = operators.name, waits = waiting(rows), cost = ownCost(head, rows, labels), of = isSteps ? "of the steps' time " : "of the time ", isTimed = sum.wall_us > 0 && head.spans > 0;
   root.append(el("div", { className: "cards" },
     card(time(head.duration), "recorded"),
     isSteps && card(grouped(steps.length), steps.length === 1 ? "step" : "steps, median " + microseconds(median(steps.map((step) => step.wall_us)))),
-    card(percent(share(sum.cpu_us, sum.wall_us)), "of the time some thread was in an op"),
-    hasDevice && card(percent(share(sum.device_us, sum.wall_us)), "of the time a device was busy"),
-    card(percent(share(sum.idle_us, sum.wall_us)), hasDevice ? "neither was" : "none was"),
-    card(grouped(head.spans), "spans on " + plural(head.tracks, "track"))));
+    isTimed && card(percent(share(sum.cpu_us, sum.wall_us)), of + "some thread was in an op"),
+    isTimed && hasDevice && card(percent(share(sum.device_us, sum.wall_us)), of + "a device was busy"),
+    isTimed && card(percent(share(sum.idle_us, sum.wall_us)), hasDevice ? "neither was" : "none was"),
+    waits.count > 0 && card(microseconds(waits.us), "waited for devices, in " + plural(waits.count, "call")),
+    cost && card(cost.value, cost.text),
+    card(grouped(head.spans), (head.spans === 1 ? "span" : "spans") + " on " + plural(head.tracks, "track"))));
   findingList(trace, root, await trace.findings());
   if (isSteps) stepBars(trace, root, steps, hasDevice);
-  const rows = operators.name;
+  gapTable(trace, root, head.steps);
   topRows(root, "CPU time by op", rows.filter((row) => row.self_cpu_time_total > 0 && !row.is_user_annotation), "self_cpu_time_total", "Time in the op itself, of all threads. Annotations such as steps are left out.");
   if (hasDevice) topRows(root, "Device time by kernel", rows.filter((row) => row.device_type !== "DeviceType.CPU" && !row.is_user_annotation), "self_device_time_total", "Time on the device itself.");
 }
 
 const share = (part, whole) => whole > 0 ? part / whole : 0;
+
+/** Calls that return when a device is done. */
+function waiting(rows) {
+  const waits = rows.filter((row) => row.device_type === "DeviceType.CPU" && /^(cuda|hip|cu)\w*Synchronize|^cl(Finish|WaitForEvents)$/.test(row.key));
+  return { us: waits.reduce((sum, row) => sum + row.self_cpu_time_total, 0), count: waits.reduce((sum, row) => sum + row.count, 0) };
+}
+
+const RECORD_NS = { ours: 25, torch: 300 }; // an op without shapes and stacks: docs/benchmarks.md, as src/analyze/findings/find_trust.c
+
+/** What the profiler itself took: as recorded or, where it is not, as the busiest thread's spans suggest. */
+function ownCost(head, rows, labels) {
+  const names = new Set(labels.filter((label) => label.category === "overhead").map((label) => label.name)), us = rows.reduce((sum, row) => sum + (names.has(row.key) ? row.self_cpu_time_total : 0), 0);
+  if (us > 0) return { value: microseconds(us), text: "the profiler's own, as it recorded" };
+  const spans = new Map();
+  for (const row of head.rows) if (!row.device && !isWindow(row)) spans.set(row.track, (spans.get(row.track) ?? 0) + row.count);
+  const most = Math.max(0, ...spans.values()), part = share(most * (head.ledger ? RECORD_NS.ours : RECORD_NS.torch), head.duration);
+  return most > 0 && head.duration > 0 && !head.without_times ? { value: part < .001 ? "< 0.1%" : "\u2248 " + percent(part), text: "the profiler's own share, or more: estimated" } : null;
+}
+
+/** The longest times in which nothing ran, each with its place. */
+function gapTable(trace, root, { steps, idle_gaps: gaps = [] }) {
+  const starts = new Map(steps.map((step) => [step.step, step.start_us])), shown = gaps.slice(0, 5), columns = [["after", "After"], ["before", "Before"], ["inside", "In"]].filter(([key]) => shown.some((gap) => gap[key]));
+  if (shown.length === 0) return;
+  root.append(el("h2", {}, "Longest idle times"), el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "Idle"), el("th", {}, "At"), el("th", {}, "Step"), columns.map(([, title]) => el("th", { className: "name" }, title)))),
+    el("tbody", {}, shown.map((gap) => {
+      const from = ((starts.get(gap.step) ?? 0) + gap.at_us) * 1e3, to = from + gap.us * 1e3;
+      return el("tr", {}, el("td", {}, el("button", { className: "link", title: "Show it in the timeline", onclick: () => openPage("timeline", { t: Math.round(2 * from - to) + "," + Math.round(2 * to - from), r: Math.round(from) + "," + Math.round(to) }) }, microseconds(gap.us))),
+        el("td", {}, time(from)), el("td", {}, gap.step === null ? "" : String(gap.step)), columns.map(([key]) => el("td", { className: "name", title: gap[key] }, shortName(gap[key]))));
+    })))));
+}
+
 function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted.length ? sorted[Math.floor((sorted.length - 1) / 2)] : 0;
@@ -42,7 +76,7 @@ function median(values) {
 /** What a reader must know before trusting the figures. */
 function notices(head) {
   const said = [], add = (text) => said.push(el("p", { className: "warn" }, text));
-  if (head.spans === 0) said.push(el("p", { className: "notice" }, "This trace has no spans: nothing ran while it was recorded, or nothing was instrumented."));
+  if (head.spans === 0) said.push(el("p", { className: "notice" }, "This trace has no spans: nothing ran while it was recorded, or nothing was instrumented." + (head.memory_events > 0 ? " It has memory events." : head.instants > 0 ? " It has marks or counters: see the timeline." : "")));
   if (head.left_out > 0)
     add(plural(head.left_out, "span") + " shorter than " + time(head.least_ns) + " are not in this page, of " + grouped(head.spans) + ". Tables count all of them. To see them, cut the trace: mtprof cut --step 5-9 TRACE -o part.json.gz, or raise --max-spans.");
   if (head.without_times) add("This is an execution trace: it has the order of ops, but no times.");
@@ -65,7 +99,7 @@ function stepBars(trace, root, steps, hasDevice) {
     if (canvas.offsetParent === null) return;
     hit = drawBars(canvas, {
       top: (isWhole ? largest : Math.min(largest, usual)) * 1.05 * 1e3, highlight: (i) => steps[i].is_outlier ?? steps[i].outlier,
-      bars: steps.map((step) => ({ label: String(step.step), parts: cut(partsOf(step).map((value, i) => ({ value: value * 1e3, colour: SHARES[i][1] })), isWhole ? Infinity : usual * 1.05e3) })) });
+      bars: steps.map((step) => ({ label: String(step.step), cut: !isWhole && step.wall_us > usual * 1.05 && microseconds(step.wall_us), parts: cut(partsOf(step).map((value, i) => ({ value: value * 1e3, colour: SHARES[i][1] })), isWhole ? Infinity : usual * 1.05e3) })) });
   };
   canvas.addEventListener("mousemove", (event) => {
     const step = steps[hit(event.offsetX)];
@@ -103,7 +137,7 @@ const KINDS = { time: "", memory: "memory", trust: "how far to trust this", note
 /** What stands out, as `mtprof explain` says it, with links to where it is. */
 function findingList(trace, root, { findings }) {
   root.append(el("h2", {}, "Findings"));
-  if (findings.length === 0) root.append(el("p", { className: "note" }, "Nothing stands out: no finding is better than a wrong one. `mtprof explain` looks for what docs/findings.md lists."));
+  if (findings.length === 0) root.append(el("p", { className: "note" }, "Nothing stands out: no finding is better than a wrong one. ", el("code", {}, "mtprof explain"), " looks for what docs/findings.md lists."));
   for (const finding of findings) {
     const gain = finding.gain_us > 0 ? "could save " + microseconds(finding.gain_us) + " (" + percent(finding.share) + ")" : KINDS[finding.kind];
     root.append(el("article", { className: "finding of-" + finding.kind, id: "finding-" + finding.id }, el("h3", {}, finding.title, gain && el("span", { className: "gain" }, gain)), el("p", {}, finding.text), el("p", { className: "next" }, "Next: " + finding.advice),
@@ -112,12 +146,13 @@ function findingList(trace, root, { findings }) {
 }
 
 function evidenceText(evidence) {
-  const what = shortName(evidence.name) || "gap", size = evidence.bytes ? bytes(evidence.bytes) : microseconds(evidence.total_us);
+  const what = shortName(evidence.name) || "(no name)", size = evidence.bytes ? bytes(evidence.bytes) : microseconds(evidence.total_us);
   return size + (evidence.calls > 1 ? " in " + plural(evidence.calls, "call") + " of " : ", ") + what + (evidence.source ? ", at " + evidence.source : "") + (evidence.step !== undefined ? ", step " + evidence.step : "");
 }
 
 /** Selects the span in the timeline; what is no span is shown as a range. */
 async function showEvidence(trace, evidence) {
+  if (evidence.bytes && evidence.span === undefined) return openPage("memory"); // it was there before the trace
   const from = evidence.start_us * 1e3, wide = Math.max(evidence.us * 1e3, 200), t = Math.round(from - wide) + "," + Math.round(from + 2 * wide);
   const [spans, labels] = await Promise.all([trace.spans(), trace.labels()]);
   let place = -1;

@@ -6,7 +6,7 @@ const LEVEL = 16, HEAD = 20, AXIS = 24, MAP = 30, CURVE = 62, CELLS = 4096, GAP 
 class Timeline {
   constructor(trace, root) {
     this.trace = trace;
-    this.whole = Math.max(trace.head.duration, 1);
+    this.whole = Math.max(trace.head.duration, 100);
     this.from = -.01 * this.whole;
     this.to = 1.01 * this.whole;
     this.scroll = 0;
@@ -43,6 +43,7 @@ class Timeline {
   }
 
   async load() {
+    this.count.textContent = "Reading the spans\u2026";
     this.labels = await this.trace.labels();
     this.levels = await this.trace.levels();
     this.layout();
@@ -53,6 +54,7 @@ class Timeline {
     this.map = undefined;
     this.links = await this.trace.links();
     this.layout();
+    this.count.textContent = "";
     if (this.query) this.find(this.query);
     if (this.wanted !== undefined) this.select(this.wanted, false);
     if (this.range) this.sum();
@@ -64,7 +66,8 @@ class Timeline {
 
   /** Rows in the order of processes and threads; the ones of a process follow a heading. */
   layout() {
-    const rows = this.trace.head.rows.map((row, index) => ({ ...row, index })).filter((row) => row.count > 0);
+    const marks = marksByTrack(this.counters);
+    const rows = this.trace.head.rows.map((row, index) => ({ ...row, index })).filter((row) => row.count > 0 || (row.lane === 0 && marks.has(row.track)));
     const main = this.trace.head.pid, group = (row) => (row.device ? "device " : "") + row.pid;
     const most = new Map();
     for (const row of rows) most.set(group(row), (most.get(group(row)) ?? 0) + row.count);
@@ -82,34 +85,15 @@ class Timeline {
       if (now !== last) this.items.push({ kind: "process", y: y += last === null ? 0 : GAP, height: HEAD, text: processName(row) }), y += HEAD;
       last = now;
       const isClosed = this.closed.has(row.index), height = HEAD + (isClosed ? 1 : row.depth) * LEVEL + 4;
-      this.items.push({ kind: "row", row, y, height, text: rowName(row), isClosed });
+      this.items.push({ kind: "row", row, y, height, text: rowName(row), isClosed, marks: row.lane === 0 ? marks.get(row.track) : undefined });
       y += height;
     }
-    const curves = [...this.memoryCurves(), ...this.counterCurves()];
+    const curves = [...memoryCurves(this.memory), ...counterCurves(this.counters)];
     for (const curve of curves) {
       this.items.push({ kind: "curve", y, height: CURVE, text: curve.name, curve });
       y += CURVE;
     }
     this.tall = y + 12;
-  }
-
-  memoryCurves() {
-    return (this.memory?.devices ?? []).filter((device) => device.time.length > 0).map((device) => {
-      let now = device.before.reduce((sum, size) => sum + size, 0);
-      const value = Float64Array.from(device.change, (change) => now += change);
-      return { name: "Memory of " + device.summary.device, time: device.time, value, format: (size) => bytes(size, 1), isBytes: true };
-    });
-  }
-
-  counterCurves() {
-    const found = new Map();
-    for (const [name, , at, value] of this.counters ?? []) {
-      if (value === undefined || value === null) continue;
-      if (!found.has(name)) found.set(name, { name, time: [], value: [], format: (number) => trimmed(number) });
-      found.get(name).time.push(at);
-      found.get(name).value.push(value);
-    }
-    return [...found.values()].slice(0, 24);
   }
 
   // --------------------------------------------------------------------------------------------- drawing
@@ -140,15 +124,26 @@ class Timeline {
       const y = MAP + AXIS + item.y - this.scroll;
       if (y + item.height < MAP + AXIS || y > height) continue;
       if (item.kind === "row") this.paintRow(item, y);
-      else if (item.kind === "curve") this.paintCurve(item, y);
+      else if (item.kind === "curve") paintCurve(this, item.curve, y);
       this.paintHeading(item, y);
+      if (item.marks) paintMarks(this, item.marks, y);
     }
+    if (this.items.length === 0 && this.spans) this.paintNothing();
     if (this.showArrows && this.selected >= 0) this.paintArrows();
     context.restore();
     this.paintRange();
     this.paintMap();
     this.frames.push(performance.now() - began);
     if (this.frames.length > 1000) this.frames.splice(0, 500);
+  }
+
+  paintNothing() {
+    const { context } = this;
+    context.font = FONT;
+    context.textAlign = "center";
+    context.fillStyle = theme().dim;
+    context.fillText("Nothing was recorded: no spans, no marks, no counters, no memory.", this.width / 2, MAP + AXIS + 40);
+    context.textAlign = "left";
   }
 
   paintHeading(item, y) {
@@ -231,29 +226,6 @@ class Timeline {
     return this.labels[label].colour;
   }
 
-  paintCurve(item, y) {
-    const { context, width } = this, { time: at, value, format, isBytes } = item.curve, shown = theme();
-    const base = y + CURVE - 6, tall = CURVE - HEAD - 10;
-    item.curve.top ??= value.reduce((most, now) => Math.max(most, now), 0) || 1;
-    const top = item.curve.top;
-    context.fillStyle = isBytes ? CATEGORY_COLOURS[5] : PALETTE[1];
-    let i = upperBound(at, this.from) - 1;
-    for (let x = 0; x < width; x++) {
-      const until = this.at(x + 1);
-      let most = i >= 0 ? value[i] : isBytes ? (value[0] ?? 0) : 0;
-      const next = upperBound(at, until, i + 1);
-      for (let k = i + 1, stride = Math.max(1, Math.floor((next - i) / 64)); k < next; k += stride) most = Math.max(most, value[k]);
-      i = next - 1;
-      const high = most / top * tall;
-      if (high > 0) context.fillRect(x, base - high, 1, high);
-    }
-    context.fillStyle = shown.dim;
-    context.textAlign = "right";
-    context.font = FONT;
-    context.fillText("top: " + format(top), width - 8, y + HEAD / 2);
-    context.textAlign = "left";
-  }
-
   paintSteps() {
     const { context, height } = this, shown = theme();
     const steps = this.trace.head.steps.steps ?? [];
@@ -315,7 +287,7 @@ class Timeline {
       const line = this.levels[row.index][0], spans = this.spans;
       if (line) for (let i = 0; i < CELLS; i++) busy[Math.floor(i * cells / CELLS)] += line.cover[i] / 255 * cells / CELLS;
       else if (spans) {
-        for (const place of spans.lines[row.index][0]) {
+        for (const place of spans.lines[row.index][0] ?? []) {
           const from = spans.start[place] / this.whole * cells, to = (spans.start[place] + spans.dur[place]) / this.whole * cells;
           for (let i = Math.max(0, Math.floor(from)); i < Math.min(cells, to); i++) busy[i] += Math.min(i + 1, to) - Math.max(i, from);
         }
@@ -484,11 +456,8 @@ class Timeline {
       showTip(label.name + "\n" + time(spans.dur[place]) + (spans.self[place] < spans.dur[place] ? ", itself " + time(spans.self[place]) : ""), event.clientX, event.clientY);
       return;
     }
-    const item = this.itemAt(y);
-    if (item?.kind === "curve" && y >= MAP + AXIS) {
-      const i = upperBound(item.curve.time, this.at(x)) - 1;
-      showTip(i >= 0 ? item.text + ": " + item.curve.format(item.curve.value[i]) : "", event.clientX, event.clientY);
-    } else hideTip();
+    const item = y >= MAP + AXIS ? this.itemAt(y) : null, mark = item?.marks && y < MAP + AXIS + item.y - this.scroll + HEAD ? nearestMark(item.marks, this.at(x), 5 / this.scale) : null;
+    showTip(mark ? mark.name + "\nmark at " + time(mark.at) : item?.kind === "curve" ? item.text + ": " + item.curve.format(valueAt(item.curve, this.at(x))) : "", event.clientX, event.clientY);
   }
 
   itemAt(y) {
