@@ -67,15 +67,23 @@ static void recent_is_what_happened_in_the_window(void **state)
     for (int i = 0; i < 10; i++)
         MTP_SCOPE ("long ago") {
         }
-    usleep(300000);
-    for (int i = 0; i < 5; i++)
-        MTP_SCOPE ("now") {
-            usleep(1000);
-        }
-    mtp_live_info info = refresh(live);
+    mtp_live_info info;
+    double before;
+    int attempts = 0;
+    do { /* until the machine runs all of it within the window */
+        usleep(300000);
+        before = test_now();
+        for (int i = 0; i < 5; i++)
+            MTP_SCOPE ("now") {
+                usleep(1000);
+            }
+        info = refresh(live);
+        attempts++;
+    } while (test_now() - before > 0.15);
     const mtp_live_row *old = row_of(live, "long ago", -1), *now = row_of(live, "now", -1);
     assert_int_equal(old->count, 10);
     assert_int_equal(old->recent_count, 0);
+    assert_int_equal(now->count, 5 * attempts);
     assert_int_equal(now->recent_count, 5);
     assert_true(now->recent_self_ns >= 5000000);
     assert_true(now->recent_self_ns <= now->self_ns + 1000);
@@ -112,7 +120,8 @@ static void what_a_thread_is_in_is_shown_while_it_hangs(void **state)
     const mtp_live_row *wait = row_of(live, "wait", -1);
     assert_int_equal(wait->open, 1);
     assert_true(wait->self_ns >= 20000000 && wait->recent_self_ns >= 20000000);
-    assert_true(row_of(live, "main", -1)->self_ns < 10000000);
+    const mtp_live_row *around = row_of(live, "main", -1);
+    assert_int_equal(around->self_ns, around->total_ns - wait->total_ns);
     mtp_scope_end(c);
     mtp_scope_end(b);
     mtp_scope_end(a);
@@ -397,6 +406,7 @@ static void time_that_was_not_seen_is_not_shown(void **state)
     mtp_live *live = watch(path);
     mtp_token outer = begin("outer", MTP_SCOPE_USER);
     refresh(live);
+    int64_t seen_ns = row_of(live, "outer", -1)->total_ns;
     usleep(50000);
     for (int i = 0; i < 20000; i++)
         MTP_SCOPE ("inner") {
@@ -405,7 +415,7 @@ static void time_that_was_not_seen_is_not_shown(void **state)
     assert_true(info.missed > 0 && info.is_ring);
     assert_int_equal(mtp_live_thread_at(live, 0)->unknown,
                      1); /* it is still open, but that is all that is known */
-    assert_true(row_of(live, "outer", -1)->total_ns < 40000000);
+    assert_true(row_of(live, "outer", -1)->total_ns <= seen_ns);
     mtp_scope_end(outer);
     refresh(live);
     assert_int_equal(mtp_live_thread_at(live, 0)->depth, 0);

@@ -37,7 +37,7 @@ static void a_process_that_is_killed_is_shown_as_recovered(void **state)
         const char *path = test_path("killed.mtp");
         unlink(path);
         child c = {path, test_shared(sizeof *c.ready)};
-        pid_t pid = test_fork_child(record_for_ever, &c, 20);
+        pid_t pid = test_fork_child(record_for_ever, &c, 60);
         while (!atomic_load(c.ready))
             usleep(1000);
         mtp_live *live = watch(path);
@@ -168,7 +168,7 @@ static void processes_that_appear_are_added(void **state)
     for (int i = 0; i < 3; i++) {
         snprintf(path[i], sizeof path[i], "%s/%d.mtp", folder, i);
         child c = {path[i], test_shared(sizeof *c.ready)};
-        pid_t pid = test_fork_child(record_for_ever, &c, 20);
+        pid_t pid = test_fork_child(record_for_ever, &c, 60);
         while (!atomic_load(c.ready))
             usleep(1000);
         live = live != NULL ? live : watch(folder);
