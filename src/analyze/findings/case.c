@@ -41,6 +41,7 @@ static const struct {
     {"hipMemcpy", WHOLE, MTP__NAME_SYNC},
     {"enumerate(DataLoader)#", PREFIX, MTP__NAME_LOADER},
     {"aten::_to_copy", WHOLE, MTP__NAME_CAST},
+    {"aten::to", WHOLE, MTP__NAME_TO},
     {"aten::contiguous", WHOLE, MTP__NAME_LAYOUT},
     {"aten::reshape", WHOLE, MTP__NAME_LAYOUT},
     {"aten::flatten", WHOLE, MTP__NAME_LAYOUT},
@@ -241,6 +242,8 @@ static bool gather_loads(mtp__case *c)
         for (uint32_t i = track->first; c->wanted[k] && !track->on_device && i < track->first + track->count;
              i++) {
             c->has_ops |= t->category[i] == MTP__CATEGORY_CPU_OP;
+            c->trains = c->trains || (mtp__case_name(c, i) & (MTP__NAME_OPTIMIZER | MTP__NAME_LOADER)) != 0 ||
+                        mtp__is_engine_scope(t, i) || mtp__is_backward(t, i);
             if ((mtp__case_name(c, i) & MTP__NAME_LOADER) == 0 ||
                 t->category[i] != MTP__CATEGORY_USER_ANNOTATION ||
                 mtp__case_around(c, i, MTP__NAME_LOADER) != MTP__NONE || mtp__case_time(c, i) <= 0)
@@ -426,7 +429,8 @@ static void blame(searching *s, mtp__idle *gap, uint32_t call)
 static bool find_idle(searching *s)
 {
     mtp__case *c = s->c;
-    int64_t until = c->from;
+    /* without steps, what precedes the first work is how the program starts */
+    int64_t until = c->steps->whole_trace && c->works > 0 ? c->work[0].start : c->from;
     uint32_t last = MTP__NONE;
     for (uint32_t i = 0; i < c->works; i++) {
         const mtp__work *w = &c->work[i];

@@ -259,10 +259,10 @@ mtp_status mtp__find_host_gaps(mtp__case *c)
         if (is_long(c, &g, i))
             mtp__evidence_gap(&tally, c, &c->idle[i], host_gap(c, i));
     mtp__draft d = {.id = "device-idle-host",
-                    .kind = MTP_FINDING_TIME,
+                    .kind = mtp__case_may_serve(c) ? MTP_FINDING_NOTE : MTP_FINDING_TIME,
                     .confidence = MTP_CONFIDENCE_MEDIUM,
                     .spent = g.long_sum,
-                    .gain = g.long_sum / 2};
+                    .gain = mtp__case_may_serve(c) ? 0 : g.long_sum / 2};
     mtp__say(&d.title, "The device waits for the host ");
     mtp__say_share(&d.title, g.long_sum / c->whole);
     mtp__say(&d.title, " of the time");
@@ -270,7 +270,9 @@ mtp_status mtp__find_host_gaps(mtp__case *c)
     mtp__say_of_whole(&d.text, c, g.long_sum);
     mtp__say(&d.text, " in ");
     mtp__say_count(&d.text, g.longs, "long gap", "long gaps");
-    mtp__say(&d.text, ", while the host did something else than launching.");
+    mtp__say(&d.text, ", while the host %s.",
+             mtp__case_may_serve(c) ? "waited, for requests perhaps, or did something else than launching"
+                                    : "did something else than launching");
     const mtp__alike *first = mtp__evidence_first(&tally);
     if (first != NULL && first->what.length > 0) {
         mtp__say(&d.text, " Most of it is in ");
