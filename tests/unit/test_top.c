@@ -226,6 +226,49 @@ static void nothing_half_written_is_shown_at_any_point(void **state)
     }
 }
 
+/* A thread that the system has put aside while it creates a chunk: whatever follows is waited for, and not skipped. */
+static void look_often(mtp__testpoint point, void *user)
+{
+    mtp_live_info info = MTP_LIVE_INFO_INIT;
+    unsigned *looked = user;
+    if (point != MTP__POINT_CHUNK_RESERVED)
+        return;
+    mtp__testpoint_set(NULL, NULL);
+    for (int i = 0; i < 10; i++)
+        if (mtp_live_refresh(watched, 0, &info) != MTP_OK || info.missed != 0)
+            abort();
+    ++*looked;
+    mtp__testpoint_set(look_often, user);
+}
+
+static void *record_one(void *arg)
+{
+    MTP_SCOPE ("scope") {
+    }
+    return arg;
+}
+
+static void a_chunk_that_takes_long_to_be_created_is_waited_for(void **state)
+{
+    (void)state;
+    const char *path = test_path("reserved.mtp");
+    mtp_profile *prof = start_into(path, MTP_STREAM);
+    unsigned looked = 0;
+    watched = watch(path);
+    mtp__testpoint_set(look_often, &looked);
+    for (int i = 0; i < 40; i++) { /* each takes the rest of a piece */
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, record_one, NULL), 0);
+        pthread_join(thread, NULL);
+    }
+    mtp__testpoint_set(NULL, NULL);
+    assert_true(looked > 3);
+    assert_int_equal(refresh(watched).missed, 0);
+    assert_int_equal(count_of(watched, "scope"), 40);
+    stop(prof);
+    mtp_live_close(watched);
+}
+
 /* After a reader has listed the chunks: records whose names are in chunks that it has not seen, in a file that has grown. */
 static void record_names(mtp__testpoint point, void *user)
 {
@@ -433,6 +476,7 @@ int main(void)
         TEST(memory_and_steps_are_shown),
         TEST(device_work_has_rows_of_its_own),
         TEST(nothing_half_written_is_shown_at_any_point),
+        TEST(a_chunk_that_takes_long_to_be_created_is_waited_for),
         TEST(a_name_is_found_in_a_file_that_has_grown_meanwhile),
         TEST(a_stream_that_two_threads_fill_is_followed_to_the_last_record),
         TEST(a_ring_is_followed_and_what_was_missed_is_counted),
