@@ -15,10 +15,11 @@
 #include "base/grow.h"
 #include "base/os.h"
 
-#define STEPS_LEFT 3u    /* so many steps remain when warm-up is left out */
-#define CLOCK_NS 20000   /* by how much the clocks of host and device may differ */
-#define SYNCS_BACK 8u    /* so many synchronisations before a launch are looked at */
-#define LOADER_SHARE 0.5 /* of a gap that lies in a loader's scope */
+#define STEPS_LEFT 3u      /* so many steps remain when warm-up is left out */
+#define REQUEST_NS 1000000 /* a shorter pause between a result and the next launch is no wait for requests */
+#define CLOCK_NS 20000     /* by how much the clocks of host and device may differ */
+#define SYNCS_BACK 8u      /* so many synchronisations before a launch are looked at */
+#define LOADER_SHARE 0.5   /* of a gap that lies in a loader's scope */
 
 /* ----------------------------------------------------------------------------------------------- names */
 
@@ -422,6 +423,10 @@ static void blame(searching *s, mtp__idle *gap, uint32_t call)
         gap->cause = MTP__IDLE_QUEUED;
     } else {
         gap->blame = sync_before(s, gap, c->t->start[call]);
+        /* it has its answer, and waits for the next request */
+        if (gap->blame != MTP__NONE && mtp__case_may_serve(c) &&
+            c->t->start[call] - c->t->end[gap->blame] >= REQUEST_NS && !mtp__case_is_launching(c, gap))
+            gap->blame = MTP__NONE;
         gap->cause = gap->blame != MTP__NONE ? MTP__IDLE_SYNC : MTP__IDLE_HOST;
     }
 }

@@ -159,6 +159,8 @@ static inline double mtp__case_time(const mtp__case *c, uint32_t span)
 {
     return mtp__case_within(c, c->t->start[span], c->t->end[span]);
 }
+/* Was the thread that launched what ended a gap in ops and calls for most of it? */
+bool mtp__case_is_launching(const mtp__case *c, const mtp__idle *gap);
 /* An enclosing span whose name has one of these bits; MTP__NONE: none. */
 uint32_t mtp__case_around(const mtp__case *c, uint32_t span, uint16_t bits);
 /* The time of the first kind of work during which none of the second runs. Kinds: bits 1 << mtp__work_kind. */
