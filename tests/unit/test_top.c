@@ -127,6 +127,9 @@ static void what_a_thread_is_in_is_shown_while_it_hangs(void **state)
     mtp_scope_end(a);
     refresh(live);
     assert_int_equal(mtp_live_thread_at(live, 0)->depth, 0);
+    wait = row_of(live, "wait", -1);
+    assert_int_equal(wait->open, 0);
+    assert_int_equal(wait->max_ns, wait->total_ns);
     mtp_live_close(live);
     stop(prof);
 }
@@ -141,12 +144,15 @@ static void memory_and_steps_are_shown(void **state)
     mtp_memory_event(MTP_DEVICE_CPU, &block[1], 500, 1500, 4096);
     mtp_memory_event(MTP_DEVICE_CPU, &block[0], -1000, 500, 4096);
     mtp_memory_event(MTP_DEVICE_NPU(1), &block[0], 64, 64, 0);
+    mtp_live *live = watch(path);
+    mtp_live_info info = refresh(live);
     for (int i = 0; i < 4; i++) {
         usleep(2000);
         mtp_profile_step(prof);
+        info = refresh(live);
+        assert_int_equal(info.last_step_ns > 0, i > 0); /* what came before the first one is no step */
+        assert_int_equal(info.mean_step_ns > 0, i > 0);
     }
-    mtp_live *live = watch(path);
-    mtp_live_info info = refresh(live);
     assert_int_equal(mtp_live_memory_count(live), 2);
     assert_int_equal(mtp_live_memory_at(live, 0)->allocated, 500);
     assert_int_equal(mtp_live_memory_at(live, 0)->peak, 1500);
