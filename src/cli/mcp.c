@@ -39,10 +39,18 @@ typedef struct request {
     int params;
 } request;
 
+/* Several requests in one message, which 2025-03-26 has: their answers are one list. */
+static struct {
+    bool open;
+    unsigned answers;
+} batch;
+
 /* ---------------------------------------------------------------------------------------------- answering */
 
 static void begin(const request *r)
 {
+    if (batch.open)
+        fputc(batch.answers++ == 0 ? '[' : ',', stdout);
     fputs("{\"jsonrpc\":\"2.0\",\"id\":", stdout);
     const json_value *id = r != NULL && r->id != JSON_NONE ? &r->j->value[r->id] : NULL;
     if (id == NULL)
@@ -53,12 +61,19 @@ static void begin(const request *r)
         printf("%.*s", id->to - id->from, r->j->text + id->from);
 }
 
+static void end(void)
+{
+    if (!batch.open)
+        fputc('\n', stdout);
+}
+
 static void refuse(const request *r, int code, const char *why)
 {
     begin(r);
     printf(",\"error\":{\"code\":%d,\"message\":", code);
     json_put(stdout, why, strlen(why));
-    fputs("}}\n", stdout);
+    fputs("}}", stdout);
+    end();
 }
 
 static void initialize(const request *r)
@@ -77,8 +92,9 @@ static void initialize(const request *r)
         "\"serverInfo\":"
         "{\"name\":\"mtprof\",\"title\":\"mtprof, a profiler for tensor "
         "programs\",\"version\":\"%s\"},\"instructions\":"
-        "\"Begin with explain: it says what stands out in a trace. show expands the ids that it names.\"}}\n",
+        "\"Begin with explain: it says what stands out in a trace. show expands the ids that it names.\"}}",
         version, mtp_version());
+    end();
 }
 
 static void call_tool(const request *r)
@@ -96,7 +112,8 @@ static void call_tool(const request *r)
         begin(r);
         fputs(",\"result\":{\"content\":[{\"type\":\"text\",\"text\":", stdout);
         json_put(stdout, text != NULL ? text : "", length);
-        printf("}],\"isError\":%s}}\n", failed ? "true" : "false");
+        printf("}],\"isError\":%s}}", failed ? "true" : "false");
+        end();
     }
     free(text);
 }
@@ -106,13 +123,15 @@ static void list_tools(const request *r)
     begin(r);
     fputs(",\"result\":{\"tools\":", stdout);
     mcp_tools_list(stdout);
-    fputs("}}\n", stdout);
+    fputs("}}", stdout);
+    end();
 }
 
 static void ping(const request *r)
 {
     begin(r);
-    fputs(",\"result\":{}}\n", stdout);
+    fputs(",\"result\":{}}", stdout);
+    end();
 }
 
 /* ----------------------------------------------------------------------------------------------- requests */
@@ -128,23 +147,18 @@ static bool is_id(const json *j, int id)
     return j->value[id].kind == '"' || j->value[id].kind == '0';
 }
 
-static void handle(const char *message, size_t length)
+static void handle(const json *j, int message)
 {
-    static json j; /* large */
-    if (!json_read(&j, message, length)) {
-        refuse(NULL, NOT_JSON, "not a JSON message of at most 1 MiB");
-        return;
-    }
-    request r = {&j, json_member(&j, 0, "id"), json_member(&j, 0, "params")};
-    int method = json_member(&j, 0, "method");
-    bool is_answer = method == JSON_NONE &&
-                     (json_member(&j, 0, "result") != JSON_NONE || json_member(&j, 0, "error") != JSON_NONE);
+    request r = {j, json_member(j, message, "id"), json_member(j, message, "params")};
+    int method = json_member(j, message, "method");
+    bool is_answer = method == JSON_NONE && (json_member(j, message, "result") != JSON_NONE ||
+                                             json_member(j, message, "error") != JSON_NONE);
     if (is_answer)
         return; /* we ask nothing */
-    if (r.id != JSON_NONE && !is_id(&j, r.id))
+    if (r.id != JSON_NONE && !is_id(j, r.id))
         r.id = JSON_NONE, method = JSON_NONE;
-    if (method == JSON_NONE || j.value[method].kind != '"' ||
-        !json_is(&j, json_member(&j, 0, "jsonrpc"), "2.0")) {
+    if (method == JSON_NONE || j->value[method].kind != '"' ||
+        !json_is(j, json_member(j, message, "jsonrpc"), "2.0")) {
         refuse(&r, NOT_A_REQUEST,
                "not a JSON-RPC 2.0 request with a method and an id that is a text or a number");
         return;
@@ -152,11 +166,31 @@ static void handle(const char *message, size_t length)
     if (r.id == JSON_NONE)
         return; /* a notification: initialized, cancelled, ... */
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (json_is(&j, method, methods[i].name)) {
+        if (json_is(j, method, methods[i].name)) {
             methods[i].answer(&r);
             return;
         }
     refuse(&r, NO_SUCH_METHOD, "this server knows initialize, ping, tools/list and tools/call");
+}
+
+static void handle_all(const char *text, size_t length)
+{
+    static json j; /* large */
+    if (!json_read(&j, text, length)) {
+        refuse(NULL, NOT_JSON, "not a JSON message of at most 1 MiB");
+        return;
+    }
+    if (j.value[0].kind != '[' || j.value[0].next == 1) {
+        handle(&j, 0);
+        return;
+    }
+    batch.open = true;
+    batch.answers = 0;
+    for (int i = 1; i < j.value[0].next; i = j.value[i].next)
+        handle(&j, i);
+    batch.open = false;
+    if (batch.answers > 0)
+        fputs("]\n", stdout);
 }
 
 static bool is_blank(const char *text, size_t length)
@@ -184,7 +218,7 @@ static int serve(void)
         if (too_long)
             refuse(NULL, NOT_JSON, "not a JSON message of at most 1 MiB");
         else if (!is_blank(message, length))
-            handle(message, length);
+            handle_all(message, length);
         fflush(stdout);
         length = 0;
         too_long = false;

@@ -193,6 +193,7 @@ static mtp_status settle(mtp_live *live, part *p, uint64_t deadline)
         p->next = NULL;
         p->settled = true;
         p->file.unread = 0;
+        p->file.is_behind = false;
     }
     return status;
 }
@@ -206,7 +207,7 @@ static mtp_status read_ended(mtp_live *live, part *p, uint64_t deadline)
         return settle(live, p, deadline);
     uint64_t before = p->now->records;
     mtp_status status = mtp__live_file_read(&p->file, p->now, deadline);
-    p->settled = status == MTP_OK && p->now->records == before && p->file.unread == 0;
+    p->settled = status == MTP_OK && p->now->records == before && p->file.unread == 0 && !p->file.is_behind;
     const mtp__totals *told = &p->file.header.totals;
     if (p->settled && told->known == 1 && mtp__ledger_read(&p->now->ledger, told->ledger, MTP__LEDGER_ROOM)) {
         uint64_t all = p->now->ledger.kept + p->now->ledger.dropped_by[MTP_DROP_OVERWRITTEN];
@@ -233,6 +234,7 @@ static mtp_status read_live(part *p, uint64_t deadline)
 static mtp_status read_part(mtp_live *live, part *p, uint64_t deadline)
 {
     bool replaced;
+    p->file.is_behind = false;
     mtp_status status = mtp__live_file_look(&p->file, &replaced);
     if (status == MTP_OK && replaced) {
         part_close(p);
@@ -259,7 +261,7 @@ static mtp_status read_parts(mtp_live *live, uint64_t deadline)
         if (is != MTP_OK)
             part_problem(p);
         status = is == MTP_E_NOMEM ? is : MTP_OK;
-        live->turn = (first + i) % parts;
+        live->turn = (first + i + 1) % parts;
         if (mtp_now_ns() > deadline)
             break;
     }
@@ -423,7 +425,7 @@ static uint64_t unread_of(const part *p)
         uint64_t count = p->file.spool.places.count, passes = p->file.second ? 1 : 2;
         return (count * passes - p->file.next) * (p->file.header.chunk_bytes / passes) + 1;
     }
-    return p->file.unread + (p->next != NULL);
+    return p->file.unread + (p->next != NULL || p->file.is_behind);
 }
 
 static void describe(mtp_live *live, part *p)

@@ -188,6 +188,7 @@ typedef struct mtp__reading {
     mtp__lane **lane;                      /* owned, each */
     uint32_t lanes, lane_room, lanes_full; /* lanes_full: time to forget some */
     uint32_t turn;                         /* the lane to begin with */
+    uint32_t idle_lanes;                   /* so many in a row had nothing new when they were read last */
     uint64_t forgotten;                    /* chunks of lanes that were: up to this order */
     uint64_t lost_before;                  /* dropped by their threads */
     mtp__hash_map lane_of;                 /* stream -> lane + 1 */
@@ -230,7 +231,8 @@ void mtp__reading_finish(mtp__reading *r, bool damaged); /* after the last recor
 typedef struct mtp__live_piece {
     uint64_t piece, first; /* order of its first chunk; 0: none yet */
     uint32_t last, next;   /* bytes: of the last chunk that was listed; after it (0: none was) */
-    uint8_t stalled;       /* refreshes in which the chunk after it was being created */
+    uint64_t stalled_ns;   /* since when the chunk after it is being created (mtp_now_ns); 0: it is not */
+    uint8_t stalled;       /* how often it was found so */
     bool control;
 } mtp__live_piece;
 
@@ -246,6 +248,8 @@ typedef struct mtp__live_file {
     uint32_t pieces, piece_room;
     uint64_t frontier; /* pieces below it are known */
     bool listed;       /* the last sweep had time for all pieces */
+    bool stalls;       /* it met a chunk that is being created: what follows it in its piece is not listed */
+    bool is_behind;    /* not read yet, or there was no time for all, beyond what `unread` counts */
     uint64_t newest;   /* order of the last piece's first chunk */
     struct {
         uint64_t piece, first;

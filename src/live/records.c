@@ -311,11 +311,11 @@ static void on_memory(mtp__reading *r, const uint64_t *w, uint64_t ticks)
 
 static void on_step(mtp__reading *r, uint64_t number, int64_t now)
 {
-    if (r->steps++ > 0 && (int64_t)number == r->step.number + 1 && now >= r->step.last) {
-        bool counts = r->step.number > 0; /* 0: what came before the first one, imports included */
+    if (r->steps++ > 0 && (int64_t)number == r->step.number + 1 && now >= r->step.last &&
+        r->step.number > 0) { /* 0: what came before the first one, imports included */
         r->step.took = now - r->step.last;
-        r->step.all += counts ? r->step.took : 0;
-        r->step.complete += counts;
+        r->step.all += r->step.took;
+        r->step.complete++;
     }
     r->step.number = (int64_t)number;
     r->step.last = now;

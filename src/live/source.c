@@ -26,8 +26,10 @@
 #include <sys/stat.h>
 
 #define TAIL_LEAST 256u /* record/pool.c: shorter tails are left unused */
-#define STALLS_MAX                                                                                           \
-    2u /* then the chunk that is being created is skipped: it was evicted, or its thread is stuck */
+/* Then the chunk that is being created is skipped: in a ring, it was evicted; else its thread is stuck, longer than one is
+ * that a busy machine has put aside. */
+#define STALLS_MAX 2u
+#define STUCK_NS 5000000000u
 #define PIECES_MAX 65536u /* that may change; more only in a ring */
 #define PASSES 3          /* in a refresh: a name may have to be looked for again, and then another one */
 #define HOLES_MAX 4096u   /* pieces that are to be written; a larger hole is damage */
@@ -55,7 +57,7 @@ static void adopt_header(mtp__live_file *f)
 
 mtp_status mtp__live_file_open(mtp__live_file *f, const char *path)
 {
-    *f = (mtp__live_file){.fd = -1, .sweep = 1};
+    *f = (mtp__live_file){.fd = -1, .sweep = 1, .is_behind = true};
     mtp_status status = open_file(f, path);
     if (status == MTP_OK && (f->buffer = mtp__calloc(2, f->header.chunk_bytes)) == NULL)
         status = MTP_FAIL(MTP_E_NOMEM, "two pieces of %u bytes", f->header.chunk_bytes);
@@ -184,6 +186,19 @@ static bool step_over(mtp__live_file *f, mtp__live_piece *p, bool *is_final)
     return true;
 }
 
+/* The next chunk of a piece is being created. false: it is not going to be. */
+static bool is_waited_for(mtp__live_file *f, mtp__live_piece *p)
+{
+    uint64_t now = mtp_now_ns();
+    p->stalled_ns = p->stalled_ns != 0 ? p->stalled_ns : now;
+    p->stalled = p->stalled <= STALLS_MAX ? (uint8_t)(p->stalled + 1) : p->stalled;
+    bool waits = p->stalled <= STALLS_MAX || (!f->ring && now - p->stalled_ns < STUCK_NS);
+    if (!waits)
+        p->stalled = 0, p->stalled_ns = 0;
+    f->stalls |= waits && !f->ring;
+    return waits;
+}
+
 /* Lists what is new in a piece. *done: nothing will be, unless this is a ring. false: out of memory. */
 static bool list_piece(mtp__live_file *f, mtp__reading *r, mtp__live_piece *p, bool *done)
 {
@@ -198,14 +213,12 @@ static bool list_piece(mtp__live_file *f, mtp__reading *r, mtp__live_piece *p, b
         if (*done || p->next >= bytes || !read_header(f, p->piece, p->next, &c) || c.state == 0)
             return true;
         if (c.head == 0 && mtp__span_is_possible(c.span, p->next, bytes)) { /* being created, or evicted */
-            if (++p->stalled > STALLS_MAX) {
-                p->first = p->next == 0 ? c.order : p->first;
-                p->last = p->next;
-                p->next += c.span;
-                p->stalled = 0;
-                continue;
-            }
-            return true;
+            if (is_waited_for(f, p))
+                return true;
+            p->first = p->next == 0 ? c.order : p->first;
+            p->last = p->next;
+            p->next += c.span;
+            continue;
         }
         if (!is_chunk(f, &c, p->next))
             return true; /* torn, or damaged: the next refresh will tell, or the reading of the ended file */
@@ -218,7 +231,7 @@ static bool list_piece(mtp__live_file *f, mtp__reading *r, mtp__live_piece *p, b
             return false;
         p->last = p->next;
         p->next += c.span;
-        p->stalled = 0;
+        p->stalled = 0, p->stalled_ns = 0;
     }
 }
 
@@ -298,7 +311,7 @@ static bool list_new(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
         if (++looked % LOOK_AT_CLOCK == 0 && mtp_now_ns() > deadline)
             return true;
     }
-    f->sweep++;
+    f->sweep += !f->stalls; /* a chunk that seems to be missing may be behind one that is being created */
     f->listed = true;
     return true;
 }
@@ -309,8 +322,8 @@ static mtp_status list(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
     mtp_status status = look_at_size(f);
     if (status != MTP_OK)
         return status;
+    f->listed = f->stalls = false;
     bool was = f->ring, good = list_known(f, r);
-    f->listed = false;
     look_for_ring(f);
     if (!f->ring)
         good = good && list_new(f, r, deadline);
@@ -434,7 +447,9 @@ static went read_lane(mtp__live_file *f, mtp__reading *r, mtp__lane *lane, bool 
     went is = ON;
     while (is == ON) {
         is = read_chunk(f, r, lane, known);
-        if (r->sums.out_of_memory || (is == ON && mtp_now_ns() > deadline))
+        bool late = is == ON && mtp_now_ns() > deadline;
+        f->is_behind |= late;
+        if (r->sums.out_of_memory || late)
             break;
     }
     return is;
@@ -456,23 +471,28 @@ static bool read_all(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
     uint32_t lanes = r->lanes, first = r->turn;
     for (uint32_t i = 0; i < lanes && !r->sums.out_of_memory; i++) {
         mtp__lane *lane = r->lane[(first + i) % lanes];
-        if (lane->stream == 0)
-            continue;
-        waits |= read_lane(f, r, lane, known, deadline) == WAIT;
-        r->turn = (first + i) % lanes;
-        if (mtp_now_ns() > deadline)
+        went is = lane->stream != 0 ? read_lane(f, r, lane, known, deadline) : IDLE;
+        waits |= is == WAIT;
+        r->idle_lanes = is == IDLE ? r->idle_lanes + 1 : 0;
+        r->turn = (first + i + 1) % lanes;
+        if (mtp_now_ns() > deadline) {
+            f->is_behind |= r->idle_lanes < lanes;
             break;
+        }
     }
     return waits;
 }
 
 mtp_status mtp__live_file_read(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 {
-    r->sums.out_of_memory = false;
+    r->sums.out_of_memory = f->is_behind = false;
     mtp_status status = list(f, r, deadline);
-    for (int pass = 0;
-         status == MTP_OK && pass < PASSES && read_all(f, r, deadline) && mtp_now_ns() <= deadline; pass++)
+    bool waits = status == MTP_OK && read_all(f, r, deadline);
+    for (int pass = 1; waits && status == MTP_OK && pass < PASSES && mtp_now_ns() <= deadline; pass++) {
         status = list(f, r, deadline);
+        waits = status == MTP_OK && read_all(f, r, deadline);
+    }
+    f->is_behind |= !f->listed || (waits && mtp_now_ns() > deadline);
     mtp__reading_tidy(r);
     if (status == MTP_OK && r->sums.out_of_memory)
         status = MTP_FAIL(MTP_E_NOMEM, "the sums of a live recording");

@@ -180,6 +180,14 @@ def mcp_speaks_the_protocol(folder):
                  {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
                  {"jsonrpc": "2.0", "id": 4, "result": {}}, "", "  "), [])
     equal(served(ask("ping", "a\"\\\u20ac")), [{"jsonrpc": "2.0", "id": "a\"\\\u20ac", "result": {}}])
+    equal(served('{"jsonrpc": "2.0", "id": 3, "method": "p\\u0069ng"}', '{"jsonrpc": "2.0", "id": 3, "m\\u0065thod": "ping"}'),
+          [{"jsonrpc": "2.0", "id": 3, "result": {}}] * 2)
+    assert "tools" in served('{"jsonrpc": "2.0", "id": 3, "method": "tools\\/list"}')[0]["result"]      # as PHP writes it
+    equal(served([ask("ping", 1), {"jsonrpc": "2.0", "method": "notifications/x"}, 7, ask("ping", "b")]),  # of 2025-03-26
+          [[{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": None, "error": {
+              "code": -32600, "message": "not a JSON-RPC 2.0 request with a method and an id that is a text or a number"}},
+            {"jsonrpc": "2.0", "id": "b", "result": {}}]])
+    equal(served([{"jsonrpc": "2.0", "method": "notifications/x"}], ask("ping", 5)), [{"jsonrpc": "2.0", "id": 5, "result": {}}])
     tools = served(ask("tools/list"))[0]["result"]["tools"]
     equal([t["name"] for t in tools], ["explain", "show", "stats", "steps", "memory", "diff"])
     for tool in tools:
@@ -220,9 +228,11 @@ def mcp_serves_traces_within_their_budget(folder):
     for arguments, word in (({}, "'trace' is missing"), ({"trace": 7}, "'trace' is not a text"), ({"trace": "/nowhere"}, "No such file"),
                             ({"trace": "/dev/null"}, "not a file"), ({"trace": "-"}, "No such file"),
                             ({"trace": TRACE, "budget": "x"}, "'budget'"), ({"trace": TRACE, "budget": 0}, "'budget'"),
+                            ({"trace": None}, "'trace' is missing"), ({"trace": "a\0b"}, "'trace' is empty, too long or odd"),
                             ({"trace": __file__}, "what can be read")):
         failed, text = called("explain", **arguments)
         assert failed and word in text, (arguments, text)
+    equal(called("explain", trace=TRACE, budget=None), called("explain", trace=TRACE))
     (folder / "in").mkdir()
     (folder / "in" / "t.json").write_text('{"traceEvents": []}')
     (folder / "in" / "out.json").symlink_to(TRACE)

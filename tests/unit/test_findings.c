@@ -77,6 +77,35 @@ static void a_wait_for_the_device_leaves_it_idle(void **state)
     assert_first(waiting(300, "hipDeviceSynchronize", true), "synchronisation", -1);
 }
 
+/* Ten requests: 1 ms of kernels, whose result is waited for; then nothing for `pause` us. */
+static mtp_trace *serving(int64_t pause, bool trains, bool busy)
+{
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    for (int64_t i = 0, at = 0; i < 10; i++, at += 1020 + pause) {
+        made_op(t, g.thread, at * US, (at + 60) * US, "aten::linear");
+        if (trains)
+            made_scope(t, g.thread, (at + 61) * US, (at + 62) * US, "Optimizer.step#SGD.step");
+        for (int k = 0; k < 10; k++)
+            made_kernel(&g, at + k * 6, at + 10 + k * 100, at + 110 + k * 100, "gemm");
+        made_wait(&g, at + 70, at + 1012, "cudaStreamSynchronize");
+        if (busy)
+            made_op(t, g.thread, (at + 1013) * US, (at + 1019 + pause) * US, "aten::topk");
+    }
+    return made_end(t);
+}
+
+static void a_server_that_waits_for_requests_after_a_result_is_not_blamed(void **state)
+{
+    (void)state;
+    assert_silent(serving(9000, false, false), "synchronisation");
+    assert_found(serving(9000, false, false), "device-idle-host"); /* a note */
+    assert_found(serving(9000, false, true), "synchronisation");   /* it was at work */
+    assert_found(serving(900, false, false), "synchronisation");
+    /* half of 9 times 9 ms is more than the device takes in all: only that can be hidden */
+    assert_first(serving(9000, true, false), "synchronisation", 10000);
+}
+
 static void a_wait_without_an_idle_device_costs_nothing(void **state)
 {
     (void)state;
@@ -445,6 +474,7 @@ int main(void)
         TEST(faster_kernels_would_help_a_device_that_is_busy_half_of_the_time),
         TEST(a_device_that_keeps_busy_does_not_wait_for_launches),
         TEST(a_wait_for_the_device_leaves_it_idle),
+        TEST(a_server_that_waits_for_requests_after_a_result_is_not_blamed),
         TEST(a_wait_without_an_idle_device_costs_nothing),
         TEST(a_copy_that_blocks_is_a_wait),
         TEST(long_pauses_of_the_host_are_reported_with_what_it_did),

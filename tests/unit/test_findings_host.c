@@ -86,6 +86,34 @@ static void long_gaps_are_told_with_what_they_are_in(void **state)
     assert_silent(ops_with_gaps(20, 10000, 500, NULL), "host-idle");
 }
 
+/* What waits between ops and never trains may wait for requests: that is said, but there is nothing to be won. */
+static void what_may_wait_for_requests_is_a_note(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 20; i++)
+            made_op(t, thread, (1 + i * 1500) * US, (1001 + i * 1500) * US,
+                    i % 2 ? "aten::add" : "aten::mul");
+        thread = made_thread(t, 8);
+        if (kind == 1)
+            made_scope(t, thread, 0, US, "Optimizer.step#SGD.step");
+        if (kind == 2)
+            made_scope(t, thread, 0, US, "enumerate(DataLoader)#x");
+        if (kind == 3)
+            made_op(t, thread, 0, US, "autograd::engine::evaluate_function: MulBackward0");
+        mtp_findings *f = findings_of(made_end(t));
+        assert_int_equal(place_of(f, "host-idle"), 0);
+        const mtp_finding_row *r = mtp_findings_row(f, 0);
+        assert_int_equal(r->kind, kind == 0 ? MTP_FINDING_NOTE : MTP_FINDING_TIME);
+        assert_int_equal(r->gain_ns, kind == 0 ? 0 : 19 * 250 * US);
+        assert_int_equal(strstr(r->text.bytes, "for requests") != NULL, kind == 0);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 static void another_thread_at_work_is_no_gap(void **state)
 {
     (void)state;
@@ -117,6 +145,25 @@ static void the_garbage_collector_is_told(void **state)
     }
 }
 
+static void its_time_is_not_told_again_as_idle(void **state)
+{
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 10; i++) {
+            made_op(t, thread, i * 1000 * US, (i * 1000 + 500) * US, "aten::mm");
+            made_span(t, thread, (i * 1000 + 510) * US, (i * 1000 + 990) * US,
+                      named ? "Python GC" : "a function", MTP__CATEGORY_PYTHON_FUNCTION);
+        }
+        made_end(t);
+        if (named)
+            assert_silent(t, "host-idle");
+        else
+            assert_found(t, "host-idle");
+    }
+}
+
 /* ----------------------------------------------------------------------------------------------------- copies */
 
 /* Pairs of a copy and a product on the host; parent: the op around the copy. */
@@ -143,6 +190,34 @@ static void casts_are_told(void **state)
     assert_silent(copying("aten::to", "aten::_to_copy", 400, "[\"\", \"\"]"),
                   "casts"); /* to another device */
     assert_silent(copying("aten::to", "aten::relu", 400, "[\"\", \"7\"]"), "casts");
+}
+
+/* x * 1.5: the number is cast, 2 us of 10; shaped: it is known to have no dimensions. */
+static mtp_trace *casting_numbers(bool shaped, const char *dims, int64_t ns, const char *op)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0; i < 1000; i++) {
+        int64_t at = i * 40;
+        made_op(t, thread, at * US, (at + 30) * US, op);
+        made_op(t, thread, (at + 1) * US, (at + 2 + ns) * US, "aten::to");
+        if (shaped)
+            made_shaped(t, thread, at + 1, at + 1 + ns, "aten::_to_copy", dims, "[\"double\", \"Scalar\"]",
+                        "[\"\", \"6\"]");
+        else
+            made_op(t, thread, (at + 1) * US, (at + 1 + ns) * US, "aten::_to_copy");
+    }
+    return made_end(t);
+}
+
+static void a_number_that_an_op_casts_is_not_told(void **state)
+{
+    (void)state;
+    assert_silent(casting_numbers(true, "[[], []]", 5, "aten::mul"), "casts");
+    assert_found(casting_numbers(true, "[[8], []]", 5, "aten::mul"), "casts");
+    assert_silent(casting_numbers(false, NULL, 5, "aten::mul"), "casts");
+    assert_found(casting_numbers(false, NULL, 6, "aten::mul"), "casts"); /* longer: a tensor */
+    assert_found(casting_numbers(false, NULL, 5, "aten::to"), "casts");  /* by the program */
 }
 
 static void copies_for_another_layout_are_told(void **state)
@@ -242,6 +317,32 @@ static void steps_that_take_longer_are_told_with_what_differed(void **state)
     assert_silent(stepping(20, -1, 0, "save"), "outlier-steps");
     assert_silent(stepping(20, 11, 60, "save"), "outlier-steps");
     assert_silent(stepping(3, 1, 5000, "save"), "outlier-steps"); /* of three steps, none is usual */
+}
+
+/* A step in which nothing runs for long: the program waits. One that serves may wait for requests; and a short wait may
+ * be the system's. */
+static void a_long_wait_in_a_step_is_told_if_the_program_trains(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 20; i++) {
+            int64_t length = 1000 + (i == 11 ? kind == 1 ? 19000 : 21000 : 0) + i % 3;
+            made_step(t, thread, (int)i, at, at + length);
+            made_op(t, thread, at * US, (at + 900) * US, "aten::mm");
+            if (kind < 2)
+                made_scope(t, thread, (at + 900) * US, (at + 910) * US, "Optimizer.step#SGD.step");
+            at += length;
+        }
+        mtp_findings *f = findings_of(made_end(t));
+        assert_int_equal(place_of(f, "outlier-steps"), kind == 0 ? 0 : -1);
+        assert_int_equal(place_of(f, "noisy-steps") >= 0, kind != 0);
+        if (kind == 0)
+            assert_non_null(strstr(mtp_findings_row(f, 0)->text.bytes, "ms more in which nothing ran"));
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
 }
 
 /* 20 steps of 10 ops; the first has 40, shorter ones: it sets things up. Step `which` has `many` more ops of `each` us. So
@@ -469,13 +570,17 @@ int main(void)
         TEST(workers_need_other_advice),
         TEST(python_between_small_ops_is_told),
         TEST(long_gaps_are_told_with_what_they_are_in),
+        TEST(what_may_wait_for_requests_is_a_note),
         TEST(another_thread_at_work_is_no_gap),
         TEST(the_garbage_collector_is_told),
+        TEST(its_time_is_not_told_again_as_idle),
         TEST(casts_are_told),
+        TEST(a_number_that_an_op_casts_is_not_told),
         TEST(copies_for_another_layout_are_told),
         TEST(a_backward_pass_that_takes_too_long_is_told),
         TEST(one_op_that_takes_most_of_the_time_is_a_note),
         TEST(steps_that_take_longer_are_told_with_what_differed),
+        TEST(a_long_wait_in_a_step_is_told_if_the_program_trains),
         TEST(a_step_that_does_more_is_not_noise),
         TEST(a_long_first_step_is_warm_up_and_left_out),
         TEST(a_gap_ends_where_an_outlying_step_begins),

@@ -22,6 +22,15 @@ from programs import check, finish  # noqa: E402
 from running import MTPROF, environment, test  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[2])
+PATIENCE = 60  # seconds, for what takes a moment on a machine with nothing else to do
+
+
+def until(condition):
+    """Its first value that is true, or its last one: then the test that follows fails, and says what it is."""
+    end = time.monotonic() + PATIENCE
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return value
 
 
 class Recorded:
@@ -30,14 +39,11 @@ class Recorded:
     def __init__(self, folder, *mode, name="live.mtp"):
         self.spool = folder / name
         self.process = subprocess.Popen([PROGRAM, self.spool, *mode], stdout=subprocess.PIPE, env=environment())
-        for _ in range(500):
-            if self.spool.exists() or self.process.poll() is not None:
-                break
-            time.sleep(0.01)
+        until(lambda: self.spool.exists() or self.process.poll() is not None)
 
     def stop(self, number=signal.SIGUSR1):
         self.process.send_signal(number)
-        out = self.process.communicate(timeout=20)[0]
+        out = self.process.communicate(timeout=PATIENCE)[0]
         return out.decode()
 
     def __enter__(self):
@@ -50,8 +56,15 @@ class Recorded:
 
 
 def top(*args, **more):
-    done = subprocess.run([MTPROF, "top", *map(str, args)], capture_output=True, timeout=60, env=environment(**more))
+    done = subprocess.run([MTPROF, "top", *map(str, args)], capture_output=True, timeout=PATIENCE, env=environment(**more))
     return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def top_with(words, *args):
+    """The same, as soon as it has these words."""
+    shown = [top(*args)]
+    until(lambda: all(w in shown[-1][1] for w in words) or shown.append(top(*args)))
+    return shown[-1]
 
 
 class Terminal:
@@ -102,27 +115,38 @@ class Terminal:
 
     def frame(self):
         """The lines of the last whole frame, without styles."""
-        frames = self.seen.split(b"\033[H\033[K")
-        last = frames[-1 if len(frames) > 1 else 0].partition(b"\033[J")[0].decode(errors="replace")
+        frames = self.seen.split(b"\033[H\033[K")[1:] or [b""]
+        if b"\033[J" not in frames[-1] and len(frames) > 1:
+            frames.pop()
+        last = frames[-1].partition(b"\033[J")[0].decode(errors="replace")
         lines = re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", last).replace("\r\r\n", "\r\n").split("\r\n")
         return lines[:-1] if lines[-1:] == [""] else lines
 
-    def wait(self, word, seconds=10):
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+    def until(self, condition):
+        end = time.monotonic() + PATIENCE
+        while not (value := condition()) and time.monotonic() < end:
             self.read(0.1)
-            if any(word in line for line in self.frame()):
-                return True
-        raise AssertionError(f"{word!r} did not appear in\n" + "\n".join(self.frame()))
+        return value
+
+    def wait(self, *words):
+        if not self.until(lambda: all(any(word in line for line in self.frame()) for word in words)):
+            raise AssertionError(f"{words} did not appear in\n" + "\n".join(self.frame()))
+        return True
+
+    def rows(self):
+        """Of the table of ops."""
+        frame = self.frame()
+        start = next((i for i, line in enumerate(frame) if line.startswith("NAME")), len(frame))
+        return frame[start + 1:]
 
     def type(self, keys):
         os.write(self.master, keys.encode())
         self.read(0.3)
 
-    def end(self, seconds=10):
+    def end(self):
         """wait()'s status."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             self.read(0.05)
             if select.select([self.told], [], [], 0)[0]:
                 self.pid = 0
@@ -146,14 +170,20 @@ class Terminal:
         os.close(self.slave)
 
 
+def in_us(text):
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|h)", text).groups()
+    return float(number) * {"us": 1, "ms": 1e3, "s": 1e6, "h": 3600e6}[unit]
+
+
 @test
 def keys_change_what_is_shown_and_q_restores_the_terminal(folder):
     with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.2") as t:
-        t.wait("aten::mm")
+        t.wait("aten::mm", "aten::add", "memory", "step 2")
         frame = "\n".join(t.frame())
         check("the head tells the process", f"pid {program.process.pid}" in frame and "live" in frame and "records" in frame, frame)
-        check("memory and steps", re.search(r"memory  CPU \S+ MB, peak 4.77 MB", frame) and re.search(r"^step \d+  last ", frame, re.M), frame)
-        check("ops by self time", re.search(r"SELFv", frame) and frame.index("aten::mm") < frame.index("aten::add"), frame)
+        check("memory and steps", re.search(r"memory  CPU \S+ MB, peak 4.77 MB", frame) and re.search(r"^step \d+  last \S+  mean [1-9]", frame, re.M), frame)
+        own = [in_us(row.split()[3]) for row in t.rows()]
+        check("ops by self time", "SELFv" in frame and len(own) >= 3 and own == sorted(own, reverse=True), frame)
         t.type("s")
         check("s: the next column", t.wait("NOW%v"))
         t.type("r")
@@ -171,8 +201,10 @@ def keys_change_what_is_shown_and_q_restores_the_terminal(folder):
         t.read(0.6)
         check("p: nothing changes", t.frame() == paused, t.frame())
         t.type("p")
+        t.until(lambda: "PAUSED" not in "".join(t.frame()))
+        shown = len(t.rows())
         t.type("\033[B")
-        check("down: the first row is above", not any("\n".join(t.frame()).count(n) > 1 for n in ("aten::mm",)), t.frame())
+        check("down: the first row is above", t.until(lambda: len(t.rows()) == shown - 1), (shown, t.frame()))
         t.type("q")
         check("q ends it, and the terminal is as before", t.end() == 0 and t.is_restored(), t.seen[-200:])
 
@@ -198,9 +230,11 @@ def stopping_gives_the_terminal_back_and_continuing_takes_it_again(folder):
     with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.2") as t:
         t.wait("aten::mm")
         os.kill(t.pid, signal.SIGTSTP)
-        t.read(0.5)
-        state = pathlib.Path(f"/proc/{t.pid}/stat").read_text().rpartition(") ")[2][0]
-        check("stopped, and the terminal is as before", state == "T" and t.is_restored(), (state, t.seen[-100:]))
+
+        def is_stopped():
+            return pathlib.Path(f"/proc/{t.pid}/stat").read_text().rpartition(") ")[2][0] == "T" and t.is_restored()
+
+        check("stopped, and the terminal is as before", t.until(is_stopped), t.seen[-100:])
         t.seen = b""
         os.kill(t.pid, signal.SIGCONT)
         t.wait("aten::mm")
@@ -215,13 +249,12 @@ def sizes_are_kept_to(folder):
         for columns, lines in ((40, 10), (40, 3), (80, 24), (200, 60), (20, 5), (1, 1)):
             with Terminal(program.spool, "-d", "0.2", columns=columns, lines=lines) as t:
                 t.wait("mtprof"[:columns])
-                t.read(0.5)
+                t.until(lambda: t.seen.count(b"\033[H\033[K") > 2)  # more than the first
                 frame = t.frame()
                 width = max(sum(2 if "\u1100" <= c <= "\uffff" and c != "\ufffd" else 1 for c in line) for line in frame)
                 check(f"{columns} x {lines}", width <= columns and len(frame) <= lines, (width, len(frame), frame))
                 t.resize(60, 12)
-                t.read(0.6)
-                check("resized to 60 x 12", max(map(len, t.frame())) <= 60 and 4 < len(t.frame()) <= 12, t.frame())
+                check("resized to 60 x 12", t.until(lambda: max(map(len, t.frame())) <= 60 and 4 < len(t.frame()) <= 12), t.frame())
 
 
 @test
@@ -242,14 +275,13 @@ def nothing_of_a_name_reaches_the_terminal(folder):
 @test
 def without_a_terminal_it_is_plain_text(folder):
     with Recorded(folder, "busy") as program:
-        time.sleep(0.3)
+        top_with(["aten::mm", "aten::add"], "-n", "1", program.spool)
         code, out, err = top("-n", "2", "-d", "0.2", program.spool)
         check("two blocks", code == 0 and out.count("mtprof top") == 2 and "\033" not in out and err == "", (code, out, err))
         with Terminal(program.spool, "-n", "1", TERM="xterm") as t:
             check("-n on a terminal: plain", t.end() == 0 and b"\033[?" not in t.seen and b"aten::mm" in t.seen, t.seen)
         with Terminal(program.spool, "-d", "0.2", TERM="dumb") as t:
-            t.read(0.8)
-            check("TERM=dumb: plain", t.seen.count(b"mtprof top") > 1 and b"\033" not in t.seen, t.seen)
+            check("TERM=dumb: plain", t.until(lambda: t.seen.count(b"mtprof top") > 1) and b"\033" not in t.seen, t.seen)
         with Terminal(program.spool, "-d", "0.2", NO_COLOR="1") as t:
             t.wait("aten::mm")
             check("NO_COLOR: no colours", re.search(rb"\033\[[0-9;]*m", t.seen.replace(b"\033[0m\033[?25h", b"")) is None, t.seen[:300])
@@ -265,8 +297,7 @@ def without_a_terminal_it_is_plain_text(folder):
 @test
 def a_program_that_hangs_shows_where(folder):
     with Recorded(folder, "hang") as program:
-        time.sleep(0.3)
-        code, out, err = top("-n", "1", "--threads", program.spool)
+        code, out, err = top_with(["lock of the queue", "sleeping"], "-n", "1", "--threads", program.spool)
         order = [out.find(name) for name in ("train", "load the next batch", "lock of the queue")]
         check("its scopes, outermost first", code == 0 and -1 not in order and order == sorted(order), out)
         check("and that it sleeps", "sleeping" in out, out)
@@ -281,8 +312,7 @@ def a_program_that_hangs_shows_where(folder):
 @test
 def a_process_is_found_by_its_number(folder):
     with Recorded(folder, "busy") as program:
-        time.sleep(0.3)
-        code, out, err = top("-n", "1", program.process.pid)
+        code, out, err = top_with(["aten::mm"], "-n", "1", program.process.pid)
         check("by PID", code == 0 and "aten::mm" in out, (code, out, err))
         code, out, err = top("-n", "1", os.getpid())
         check("by the PID of the one that started it", code == 0 and "aten::mm" in out, (code, out, err))
@@ -309,16 +339,15 @@ def the_figures_of_an_ended_recording_are_those_of_stats(folder):
         watching = subprocess.Popen([MTPROF, "top", "-b", "-d", "0.2", program.spool], stdout=subprocess.PIPE, text=True, env=environment())
         time.sleep(1)
         scopes = int(program.stop())
-        out = watching.communicate(timeout=60)[0]
+        out = watching.communicate(timeout=2 * PATIENCE)[0]
     rows = {r["key"]: r for r in json.loads(subprocess.run([MTPROF, "stats", "--json", program.spool], capture_output=True).stdout)}
     check("as many as the program counted", rows["outer"]["count"] == scopes, (rows["outer"], scopes))
     last = out.split("mtprof top")[-1]
     for name in ("outer", "inner"):
         shown = next(line.split() for line in last.splitlines() if line.startswith(name + " "))
         count = float(shown[1][:-1]) * {"k": 1e3, "M": 1e6}[shown[1][-1]]
-        self_us = float(re.match(r"[\d.]+", shown[3])[0]) * {"us": 1, "ms": 1e3, "s": 1e6}[re.sub(r"[\d.]", "", shown[3])]
         check(f"{name}: calls", abs(count / rows[name]["count"] - 1) < 0.006, (shown, rows[name]))
-        check(f"{name}: self time", abs(self_us / rows[name]["self_cpu_time_total"] - 1) < 0.006, (shown, rows[name]))
+        check(f"{name}: self time", abs(in_us(shown[3]) / rows[name]["self_cpu_time_total"] - 1) < 0.006, (shown, rows[name]))
 
 
 @test

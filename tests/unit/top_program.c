@@ -45,8 +45,11 @@ static void hang(void)
     MTP_SCOPE ("train") {
         MTP_SCOPE ("load the next batch") {
             MTP_SCOPE ("lock of the queue") {
+                sigset_t others; /* it sleeps, all the time: USR1 comes now or is pending */
+                sigprocmask(SIG_SETMASK, NULL, &others);
+                sigdelset(&others, SIGUSR1);
                 while (!stop)
-                    usleep(10000);
+                    sigsuspend(&others);
             }
         }
     }
@@ -154,6 +157,12 @@ int main(int argc, char **argv)
         config.buffer_bytes = 1 << 20;
     }
     signal(SIGUSR1, on_stop);
+    if (strcmp(mode, "hang") == 0) {
+        sigset_t usr1;
+        sigemptyset(&usr1);
+        sigaddset(&usr1, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &usr1, NULL);
+    }
     if (mtp_profile_create(&config, &prof) != MTP_OK || mtp_profile_start(prof) != MTP_OK) {
         fprintf(stderr, "%s\n", mtp_last_error());
         return 1;

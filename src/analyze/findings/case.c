@@ -15,10 +15,11 @@
 #include "base/grow.h"
 #include "base/os.h"
 
-#define STEPS_LEFT 3u    /* so many steps remain when warm-up is left out */
-#define CLOCK_NS 20000   /* by how much the clocks of host and device may differ */
-#define SYNCS_BACK 8u    /* so many synchronisations before a launch are looked at */
-#define LOADER_SHARE 0.5 /* of a gap that lies in a loader's scope */
+#define STEPS_LEFT 3u      /* so many steps remain when warm-up is left out */
+#define REQUEST_NS 1000000 /* a shorter pause between a result and the next launch is no wait for requests */
+#define CLOCK_NS 20000     /* by how much the clocks of host and device may differ */
+#define SYNCS_BACK 8u      /* so many synchronisations before a launch are looked at */
+#define LOADER_SHARE 0.5   /* of a gap that lies in a loader's scope */
 
 /* ----------------------------------------------------------------------------------------------- names */
 
@@ -41,6 +42,7 @@ static const struct {
     {"hipMemcpy", WHOLE, MTP__NAME_SYNC},
     {"enumerate(DataLoader)#", PREFIX, MTP__NAME_LOADER},
     {"aten::_to_copy", WHOLE, MTP__NAME_CAST},
+    {"aten::to", WHOLE, MTP__NAME_TO},
     {"aten::contiguous", WHOLE, MTP__NAME_LAYOUT},
     {"aten::reshape", WHOLE, MTP__NAME_LAYOUT},
     {"aten::flatten", WHOLE, MTP__NAME_LAYOUT},
@@ -241,6 +243,8 @@ static bool gather_loads(mtp__case *c)
         for (uint32_t i = track->first; c->wanted[k] && !track->on_device && i < track->first + track->count;
              i++) {
             c->has_ops |= t->category[i] == MTP__CATEGORY_CPU_OP;
+            c->trains = c->trains || (mtp__case_name(c, i) & (MTP__NAME_OPTIMIZER | MTP__NAME_LOADER)) != 0 ||
+                        mtp__is_engine_scope(t, i) || mtp__is_backward(t, i);
             if ((mtp__case_name(c, i) & MTP__NAME_LOADER) == 0 ||
                 t->category[i] != MTP__CATEGORY_USER_ANNOTATION ||
                 mtp__case_around(c, i, MTP__NAME_LOADER) != MTP__NONE || mtp__case_time(c, i) <= 0)
@@ -419,6 +423,10 @@ static void blame(searching *s, mtp__idle *gap, uint32_t call)
         gap->cause = MTP__IDLE_QUEUED;
     } else {
         gap->blame = sync_before(s, gap, c->t->start[call]);
+        /* it has its answer, and waits for the next request */
+        if (gap->blame != MTP__NONE && mtp__case_may_serve(c) &&
+            c->t->start[call] - c->t->end[gap->blame] >= REQUEST_NS && !mtp__case_is_launching(c, gap))
+            gap->blame = MTP__NONE;
         gap->cause = gap->blame != MTP__NONE ? MTP__IDLE_SYNC : MTP__IDLE_HOST;
     }
 }
@@ -426,7 +434,8 @@ static void blame(searching *s, mtp__idle *gap, uint32_t call)
 static bool find_idle(searching *s)
 {
     mtp__case *c = s->c;
-    int64_t until = c->from;
+    /* without steps, what precedes the first work is how the program starts */
+    int64_t until = c->steps->whole_trace && c->works > 0 ? c->work[0].start : c->from;
     uint32_t last = MTP__NONE;
     for (uint32_t i = 0; i < c->works; i++) {
         const mtp__work *w = &c->work[i];

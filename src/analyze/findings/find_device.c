@@ -9,7 +9,8 @@
 #define LAUNCH_KERNELS 50u
 #define LAUNCH_GAPS 20u
 #define LONG_NS 200000.0    /* a long gap: longer than this, ... */
-#define LONG_MEDIANS 10.0   /* ... and than so many medians */
+#define LONG_MEDIANS 10.0   /* ... and than so many medians, ... */
+#define LONG_ALWAYS_NS 1e6  /* ... or than this: no launch takes that long */
 #define HOST_SHARE 0.1      /* of the time, spent in long gaps */
 #define ALONE_NS 50000000.0 /* a gap that counts even if there is only one */
 #define SYNC_SHARE 0.04     /* of the time, idle after synchronisation */
@@ -84,7 +85,7 @@ static bool is_outermost(const mtp__case *c, uint32_t span)
 }
 
 /* Was the thread that launched next in ops and calls for most of a gap? Then it was launching, only slowly. */
-static bool is_launching(const mtp__case *c, const mtp__idle *gap)
+bool mtp__case_is_launching(const mtp__case *c, const mtp__idle *gap)
 {
     const mtp_trace *t = c->t;
     uint32_t track = mtp__trace_track_of(t, gap->call), low = t->tracks[track].first,
@@ -104,13 +105,14 @@ static bool is_launching(const mtp__case *c, const mtp__idle *gap)
 /* A gap in which the host did something else than launching. */
 static bool is_long(const mtp__case *c, const host_gaps *g, uint32_t i)
 {
-    return host_gap(c, i) > g->limit && !is_launching(c, &c->idle[i]);
+    return host_gap(c, i) > g->limit && !mtp__case_is_launching(c, &c->idle[i]);
 }
 
 static bool measure(const mtp__case *c, host_gaps *g)
 {
     double middle = median(c, c->idles, host_gap);
     *g = (host_gaps){.limit = middle * LONG_MEDIANS > LONG_NS ? middle * LONG_MEDIANS : LONG_NS};
+    g->limit = g->limit < LONG_ALWAYS_NS ? g->limit : LONG_ALWAYS_NS;
     for (uint32_t i = 0; i < c->idles; i++) {
         double ns = host_gap(c, i);
         if (is_long(c, g, i))
@@ -210,11 +212,13 @@ mtp_status mtp__find_syncs(mtp__case *c)
     if (tally.failed)
         status = none_left("synchronisations");
     if (!tally.failed && first != NULL && count >= SYNC_LEAST && sum >= SYNC_SHARE * c->whole) {
-        mtp__draft d = {.id = "synchronisation",
-                        .kind = MTP_FINDING_TIME,
-                        .confidence = MTP_CONFIDENCE_HIGH,
-                        .spent = sum,
-                        .gain = sum / 2};
+        mtp__draft d = {
+            .id = "synchronisation",
+            .kind = MTP_FINDING_TIME,
+            .confidence = MTP_CONFIDENCE_HIGH,
+            .spent = sum,
+            /* what runs on the host at the same time as the device saves no more than the device takes */
+            .gain = sum / 2 < c->device_busy ? sum / 2 : c->device_busy};
         mtp__say(&d.title, "Waiting for the device leaves it idle ");
         mtp__say_share(&d.title, sum / c->whole);
         mtp__say(&d.title, " of the time");
@@ -259,10 +263,10 @@ mtp_status mtp__find_host_gaps(mtp__case *c)
         if (is_long(c, &g, i))
             mtp__evidence_gap(&tally, c, &c->idle[i], host_gap(c, i));
     mtp__draft d = {.id = "device-idle-host",
-                    .kind = MTP_FINDING_TIME,
+                    .kind = mtp__case_may_serve(c) ? MTP_FINDING_NOTE : MTP_FINDING_TIME,
                     .confidence = MTP_CONFIDENCE_MEDIUM,
                     .spent = g.long_sum,
-                    .gain = g.long_sum / 2};
+                    .gain = mtp__case_may_serve(c) ? 0 : g.long_sum / 2};
     mtp__say(&d.title, "The device waits for the host ");
     mtp__say_share(&d.title, g.long_sum / c->whole);
     mtp__say(&d.title, " of the time");
@@ -270,7 +274,9 @@ mtp_status mtp__find_host_gaps(mtp__case *c)
     mtp__say_of_whole(&d.text, c, g.long_sum);
     mtp__say(&d.text, " in ");
     mtp__say_count(&d.text, g.longs, "long gap", "long gaps");
-    mtp__say(&d.text, ", while the host did something else than launching.");
+    mtp__say(&d.text, ", while the host %s.",
+             mtp__case_may_serve(c) ? "waited, for requests perhaps, or did something else than launching"
+                                    : "did something else than launching");
     const mtp__alike *first = mtp__evidence_first(&tally);
     if (first != NULL && first->what.length > 0) {
         mtp__say(&d.text, " Most of it is in ");

@@ -141,7 +141,8 @@ static mtp_status walk(gaps *g)
     int64_t until = c->from;
     bool any = !c->steps->whole_trace; /* without steps, what precedes the first op is not a gap */
     for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
-        if (t->tracks[k].on_device || c->owner[span] != span || t->start[span] >= c->to ||
+        bool collects = (mtp__case_name(c, span) & MTP__NAME_GC) != 0; /* a finding of its own */
+        if (t->tracks[k].on_device || (c->owner[span] != span && !collects) || t->start[span] >= c->to ||
             t->end[span] <= c->from)
             continue;
         if (any && t->start[span] > until)
@@ -213,10 +214,10 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
         (g->longest < GAP_ALONE_NS && g->longer - g->longest < GAPS_SHARE / 2 * c->whole))
         return MTP_OK;
     mtp__draft d = {.id = "host-idle",
-                    .kind = MTP_FINDING_TIME,
+                    .kind = mtp__case_may_serve(c) ? MTP_FINDING_NOTE : MTP_FINDING_TIME,
                     .confidence = MTP_CONFIDENCE_MEDIUM,
                     .spent = g->longer,
-                    .gain = g->longer / 2};
+                    .gain = mtp__case_may_serve(c) ? 0 : g->longer / 2};
     mtp__say(&d.title, "No operator runs ");
     mtp__say_share(&d.title, g->longer / c->whole);
     mtp__say(&d.title, " of the time");
@@ -224,7 +225,10 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
     mtp__say_count(&d.text, g->longs, "gap", "gaps");
     mtp__say(&d.text, " longer than 100 us, no thread ran any operator: ");
     mtp__say_of_whole(&d.text, c, g->longer);
-    mtp__say(&d.text, ". The program then waits, or computes something that is not recorded.");
+    mtp__say(&d.text,
+             ". The program then waits, %s something that is not recorded, or another program has the "
+             "processor.",
+             mtp__case_may_serve(c) ? "for requests or anything else, computes" : "computes");
     const mtp__alike *first = mtp__evidence_first(&g->in);
     if (first != NULL && first->what.length > 0) {
         mtp__say(&d.text, " Most of it is in ");

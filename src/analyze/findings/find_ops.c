@@ -11,6 +11,7 @@
 
 #define COPY_SHARE 0.1 /* of the time, in casts, or in layout copies */
 #define COPIES_LEAST 10u
+#define NUMBER_NS 5000     /* the cast of one number takes no longer */
 #define PRODUCT_SHARE 0.1  /* of the time, in products that tensor cores would speed up */
 #define PRODUCT_NS 10000   /* a shorter kernel gains little */
 #define BACKWARD_RATIO 4.0 /* backward : forward; 2 is usual, 3 with recomputed activations */
@@ -47,6 +48,19 @@ static bool is_same_type(const char *number, const char *type, size_t length)
     return named == NULL || (strlen(named) == length && memcmp(named, type, length) == 0);
 }
 
+/* A number of Python's, as in x * 1.5, is a tensor without dimensions, which the op casts: no tensor has the wrong dtype.
+ * Where inputs were not recorded: a short cast that another op asks for. */
+static bool is_of_number(const mtp__case *c, uint32_t span)
+{
+    const mtp_trace *t = c->t;
+    uint32_t shape = mtp__trace_detail(t, span)->shape, up = t->parent[span];
+    if (shape != 0 && shape < t->shape_count && t->shapes[shape].dims != 0)
+        return MTP__BEGINS_WITH(mtp__trace_get_text(t, t->shapes[shape].dims), "[[]");
+    while (up != MTP__NONE && (c->owner[up] != up || (mtp__case_name(c, up) & MTP__NAME_TO) != 0))
+        up = t->parent[up];
+    return up != MTP__NONE && mtp__duration(t, span) <= NUMBER_NS && !mtp__is_engine_scope(t, up);
+}
+
 /* aten::_to_copy with another dtype; else it moves between devices, or copies. Where inputs were not recorded: unknown. */
 static bool is_cast(const mtp__case *c, uint32_t span)
 {
@@ -70,7 +84,7 @@ static bool is_copy(const mtp__case *c, uint32_t span, bool casts)
     if (c->owner[span] != span)
         return false;
     if (casts)
-        return (bits & MTP__NAME_CAST) != 0 && is_cast(c, span);
+        return (bits & MTP__NAME_CAST) != 0 && is_cast(c, span) && !is_of_number(c, span);
     uint32_t up = (bits & MTP__NAME_CLONE) != 0 ? c->t->parent[span] : MTP__NONE;
     while (up != MTP__NONE && c->owner[up] != up)
         up = c->t->parent[up];

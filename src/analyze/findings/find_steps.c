@@ -80,7 +80,7 @@ static reason reason_of(const mtp__case *c, const mtp_step_row *r, uint64_t usua
     for (uint32_t i = 0; i < r->reason_count; i++)
         if (r->reasons[i].ns >= r->more_ns / 2 &&
             ((does_more && r->reasons[i].calls > 0) ||
-             (MTP__EQUALS(r->reasons[i].what, "(idle)") && r->more_ns >= WAIT_NS)))
+             (MTP__EQUALS(r->reasons[i].what, "(idle)") && r->more_ns >= WAIT_NS && !mtp__case_may_serve(c))))
             return CAUSED;
     return does_more ? UNCLEAR : NOISE;
 }

@@ -54,7 +54,8 @@ enum {                           /* what a name says; bits */
     MTP__NAME_PRODUCT = 1024,    /* an op that multiplies matrices */
     MTP__NAME_GC = 2048,         /* Python's garbage collector */
     MTP__NAME_OPTIMIZER = 4096,  /* Optimizer.step#... */
-    MTP__NAME_LAUNCH = 8192      /* a call that starts device work */
+    MTP__NAME_LAUNCH = 8192,     /* a call that starts device work */
+    MTP__NAME_TO = 16384         /* aten::to, which asks for a cast */
 };
 
 typedef enum mtp__work_kind {
@@ -117,6 +118,7 @@ typedef struct mtp__case {
     uint32_t load_count, load_room;
     double device_busy; /* ns */
     bool has_device, has_ops;
+    bool trains; /* or loads data: with ops and without this, it may serve requests, and wait for them */
     mtp__sources sources;
 } mtp__case;
 
@@ -157,10 +159,17 @@ static inline double mtp__case_time(const mtp__case *c, uint32_t span)
 {
     return mtp__case_within(c, c->t->start[span], c->t->end[span]);
 }
+/* Was the thread that launched what ended a gap in ops and calls for most of it? */
+bool mtp__case_is_launching(const mtp__case *c, const mtp__idle *gap);
 /* An enclosing span whose name has one of these bits; MTP__NONE: none. */
 uint32_t mtp__case_around(const mtp__case *c, uint32_t span, uint16_t bits);
 /* The time of the first kind of work during which none of the second runs. Kinds: bits 1 << mtp__work_kind. */
 double mtp__case_exposed(const mtp__case *c, unsigned kinds, unsigned hidden_by);
+/* A program that waits may do so for requests: then there is nothing to be won. */
+static inline bool mtp__case_may_serve(const mtp__case *c)
+{
+    return c->has_ops && !c->trains;
+}
 /* Is the device what takes the time? Then faster kernels help. */
 static inline bool mtp__case_is_device_bound(const mtp__case *c)
 {

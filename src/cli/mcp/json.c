@@ -177,12 +177,18 @@ int json_member(const json *j, int object, const char *key)
     return JSON_NONE;
 }
 
+/* Some clients escape every slash: "tools\/call". */
 bool json_is(const json *j, int value, const char *text)
 {
+    char decoded[64];
     const json_value *v = value != JSON_NONE ? &j->value[value] : NULL;
     size_t length = strlen(text);
-    return v != NULL && v->kind == '"' && (size_t)(v->to - v->from) == length &&
-           memcmp(j->text + v->from, text, length) == 0;
+    if (v == NULL || v->kind != '"')
+        return false;
+    if ((size_t)(v->to - v->from) == length)
+        return memcmp(j->text + v->from, text, length) == 0;
+    return (size_t)(v->to - v->from) > length && json_text(j, value, decoded, sizeof decoded) &&
+           strcmp(decoded, text) == 0;
 }
 
 static uint32_t unit_at(const char *p)

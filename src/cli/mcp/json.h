@@ -28,7 +28,7 @@ typedef struct json {
 
 bool json_read(json *j, const char *text, size_t length);    /* false: not JSON, or too large */
 int json_member(const json *j, int object, const char *key); /* JSON_NONE: none, or not an object */
-bool json_is(const json *j, int value, const char *text);    /* a string of this text, without escapes */
+bool json_is(const json *j, int value, const char *text);    /* a string of this (short) text */
 /* Decodes a string. false: not a string, does not fit, or has a NUL or half a surrogate pair. */
 bool json_text(const json *j, int value, char *to, size_t room);
 bool json_whole(const json *j, int value, int64_t *out); /* a whole number; false: anything else */

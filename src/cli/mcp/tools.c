@@ -253,14 +253,24 @@ typedef struct call {
     char trace[TEXT_MAX], text[TEXT_MAX]; /* text: a second one */
 } call;
 
+/* JSON_NONE: it is not there, or null, as some clients put what is optional. */
+static int argument(const call *c, const char *key)
+{
+    int value = json_member(c->j, c->arguments, key);
+    return value != JSON_NONE && c->j->value[value].kind == 'n' ? JSON_NONE : value;
+}
+
 /* A text among the arguments. false: it is missing or no text; the answer says so, unless it is optional. */
 static bool get_text(const call *c, answer *a, const char *key, bool optional, char to[TEXT_MAX])
 {
-    int value = json_member(c->j, c->arguments, key);
+    int value = argument(c, key);
     if (json_text(c->j, value, to, TEXT_MAX) && to[0] != 0)
         return true;
     if (value != JSON_NONE || !optional)
-        say_wrong(a, "the argument '%s' is %s", key, value == JSON_NONE ? "missing" : "not a text");
+        say_wrong(a, "the argument '%s' is %s", key,
+                  value == JSON_NONE               ? "missing"
+                  : c->j->value[value].kind == '"' ? "empty, too long or odd"
+                                                   : "not a text");
     return false;
 }
 
@@ -272,7 +282,7 @@ static bool get_flag(const call *c, const char *key)
 
 static bool get_budget(call *c, answer *a)
 {
-    int value = json_member(c->j, c->arguments, "budget");
+    int value = argument(c, "budget");
     int64_t tokens = TOKENS;
     if (value != JSON_NONE && (!json_whole(c->j, value, &tokens) || tokens < 1 || tokens > TOKENS_MAX)) {
         say_wrong(a, "the argument 'budget' must be a number from 1 to %d", TOKENS_MAX);

@@ -1,0 +1,290 @@
+/* Unit: analyze/findings: what is just not enough to be told, rule by rule; and the texts: budgets, evidence, instants. */
+#include "made_findings.h"
+
+/* ----------------------------------------------------------------------------------------------- the host */
+
+static void two_batches_say_nothing_about_a_loader(void **state)
+{
+    (void)state;
+    for (int64_t batches = 2; batches <= 3; batches++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 10; i++) {
+            if (i < batches)
+                made_scope(t, thread, i * 1000 * US, (i * 1000 + 900) * US, "enumerate(DataLoader)#x");
+            made_op(t, thread, (i * 1000 + 900) * US, (i * 1000 + 1000) * US, "aten::mm");
+        }
+        made_end(t);
+        if (batches == 3)
+            assert_found(t, "data-loading");
+        else
+            assert_silent(t, "data-loading");
+    }
+}
+
+/* Ops of 1 ms, and one gap. */
+static mtp_trace *one_gap(int64_t ms)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0; i < 100; i++)
+        made_op(t, thread, (i + (i >= 50 ? ms : 0)) * 1000 * US, (i + 1 + (i >= 50 ? ms : 0)) * 1000 * US,
+                i % 2 ? "aten::add" : "aten::mul");
+    return made_end(t);
+}
+
+static void one_gap_alone_is_told_if_it_is_long(void **state)
+{
+    (void)state;
+    assert_found(one_gap(60), "host-idle");
+    assert_silent(one_gap(40), "host-idle");
+}
+
+static void three_percent_in_the_collector_are_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0; i < 10; i++) {
+        made_op(t, thread, i * 1000 * US, (i * 1000 + 970) * US, "aten::mm");
+        made_span(t, thread, (i * 1000 + 970) * US, (i * 1000 + 1000) * US, "Python GC",
+                  MTP__CATEGORY_PYTHON_FUNCTION);
+    }
+    assert_first(made_end(t), "garbage-collection", 300);
+}
+
+static void casts_while_a_batch_is_made_belong_to_the_loader(void **state)
+{
+    (void)state;
+    for (int loads = 0; loads < 2; loads++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 20; i++) {
+            made_scope(t, thread, i * 1000 * US, (i * 1000 + 500) * US,
+                       loads ? "enumerate(DataLoader)#x" : "a scope");
+            made_shaped(t, thread, i * 1000 + 1, i * 1000 + 499, "aten::_to_copy", "[[64, 64], []]",
+                        "[\"float\", \"Scalar\"]", "[\"\", \"7\"]");
+            made_op(t, thread, (i * 1000 + 500) * US, (i * 1000 + 1000) * US, "aten::mm");
+        }
+        made_end(t);
+        if (loads)
+            assert_silent(t, "casts");
+        else
+            assert_found(t, "casts");
+    }
+}
+
+static void one_long_call_is_no_imbalance(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 10; i++) {
+        int64_t backward = i == 4 ? 9000 : 200;
+        made_autograd(t, thread, at * US, (at + 100) * US, "aten::index", i, 0);
+        made_autograd(t, thread, (at + 100) * US, (at + 100 + backward) * US, "IndexBackward0", i, 7);
+        at += 100 + backward;
+    }
+    assert_silent(made_end(t), "backward-imbalance");
+}
+
+/* --------------------------------------------------------------------------------------------------- memory */
+
+static void memory_that_grows_now_and_then_is_no_leak(void **state)
+{
+    (void)state;
+    for (int every = 1; every <= 2; every++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 14; i++) {
+            made_step(t, thread, (int)i, i * 1000, i * 1000 + 1000);
+            made_op(t, thread, (i * 1000 + 10) * US, (i * 1000 + 900) * US, "aten::mm");
+            if (i % every == 0)
+                made_memory(t, thread, (i * 1000 + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+        }
+        made_end(t);
+        if (every == 1)
+            assert_found(t, "memory-growth");
+        else
+            assert_silent(t, "memory-growth");
+    }
+}
+
+static void what_was_reserved_twice_is_not_fragmentation(void **state)
+{
+    (void)state;
+    for (int64_t times = 3; times <= 4; times++) { /* the first event is where it begins */
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        int64_t mb = 1 << 20;
+        made_op(t, thread, 0, 1000 * US, "aten::empty");
+        for (int64_t i = 0; i < times; i++) {
+            mtp__memory m = {.ts = i * US,
+                             .address = (uint64_t)(1 + i) << 20,
+                             .bytes = 200 * mb,
+                             .total_allocated = (1000 + i * 200) * mb,
+                             .total_reserved = (2000 + i * 200) * mb,
+                             .track = thread,
+                             .device_type = 1};
+            mtp__trace_add_memory(t, &m);
+        }
+        made_end(t);
+        if (times == 4)
+            assert_found(t, "memory-fragmentation");
+        else
+            assert_silent(t, "memory-fragmentation");
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- devices */
+
+/* Bursts of 6 kernels of `kernel` us, which are launched at once; each burst begins 150 us after the last one's end. */
+static mtp_trace *bursts(int count, int64_t kernel, int64_t interval)
+{
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    for (int64_t i = 0, at = 0; i < count; i++) {
+        int64_t free = at + 10;
+        for (int64_t k = 0; k < 6; k++) {
+            int64_t start = at + k * interval + 10 > free ? at + k * interval + 10 : free;
+            made_kernel(&g, at + k * interval, start, start + kernel, "gemm");
+            free = start + kernel;
+        }
+        at = free + 140;
+    }
+    return made_end(t);
+}
+
+static void few_gaps_or_long_kernels_are_not_launch_bound(void **state)
+{
+    (void)state;
+    assert_found(bursts(25, 15, 16), "device-idle-launch-bound");
+    assert_silent(bursts(12, 15, 16), "device-idle-launch-bound");
+    assert_silent(bursts(25, 15, 10), "device-idle-launch-bound"); /* the device is slower than the host */
+}
+
+/* 100 ms of kernels, with one pause of the host. */
+static mtp_trace *one_pause(int64_t ms, int before)
+{
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    made_op(t, g.thread, 0, 10 * US, "aten::empty");
+    for (int64_t i = 0, at = 0; i < 100; i++, at += 1000) {
+        at += i == before ? ms * 1000 : 0;
+        made_kernel(&g, at, at + 10, at + 1000, "gemm");
+    }
+    return made_end(t);
+}
+
+static void one_pause_alone_is_told_if_it_is_long(void **state)
+{
+    (void)state;
+    assert_found(one_pause(60, 50), "device-idle-host");
+    assert_silent(one_pause(40, 50), "device-idle-host");
+    assert_silent(one_pause(60, 0), "device-idle-host"); /* before the first: the program starts */
+}
+
+/* ----------------------------------------------------------------------------------------------------- texts */
+
+typedef struct text {
+    char bytes[65536];
+    size_t length;
+} text;
+
+static bool keep(void *user, const void *bytes, size_t length)
+{
+    text *t = user;
+    if (t->length + length >= sizeof t->bytes)
+        return false;
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+    t->bytes[t->length] = 0;
+    return true;
+}
+
+static mtp_findings *several(mtp_trace **t)
+{
+    *t = made_begin();
+    uint32_t thread = made_thread(*t, 7);
+    static const char *const scopes[] = {"read a file", "write a log", "lock", "ask the network",
+                                         "pr\xc3\xbc"
+                                         "fen"};
+    for (int64_t i = 0, at = 1000000; i < 50; i++, at += 2000) {
+        made_op(*t, thread, at * US, (at + 1200) * US, "aten::mm");
+        made_scope(*t, thread, (at + 1200) * US, (at + 2000) * US, scopes[i % 5]);
+    }
+    made_memory(*t, thread, 1000100 * US, 4096, 100 << 20);
+    made_end(*t);
+    return findings_of(*t);
+}
+
+/* Never more than was asked for, and never less with more of it. */
+static void every_budget_is_kept(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    mtp_findings *f = several(&t);
+    static text all, part;
+    mtp_words_options o = MTP_WORDS_OPTIONS_INIT;
+    all.length = 0;
+    assert_ok(mtp_findings_text(f, &o, keep, &all));
+    size_t before = 0, whole = 0;
+    for (uint64_t budget = 1; budget <= 5000; budget += budget < 1000 ? 1 : 100) {
+        o.budget = budget;
+        part.length = 0;
+        mtp_status status = mtp_findings_text(f, &o, keep, &part);
+        assert_true(part.length <= 4 * budget);
+        assert_true(status == MTP_OK ? part.length > 0 : status == MTP_E_ARG && before == 0);
+        if (status == MTP_E_ARG)
+            assert_says("too small");
+        assert_true(part.length >= before);
+        before = part.length;
+        whole += part.length == all.length;
+        if (part.length != all.length && part.length > 0)
+            assert_non_null(strstr(part.bytes, "a larger budget"));
+    }
+    assert_true(whole > 0);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+static void one_finding_has_all_of_its_evidence_from_the_start_of_the_trace(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    mtp_findings *f = several(&t);
+    static text out;
+    mtp_words_options o = MTP_WORDS_OPTIONS_INIT;
+    out.length = 0;
+    assert_ok(mtp_findings_text(f, &o, keep, &out));
+    assert_null(strstr(out.bytes, "pr\xc3\xbc"
+                                  "fen")); /* the fifth */
+    assert_non_null(strstr(out.bytes, "read a file; longest 800 us at 1.20 ms"));
+    o.only = "host-idle";
+    out.length = 0;
+    assert_ok(mtp_findings_text(f, &o, keep, &out));
+    assert_non_null(strstr(out.bytes, "pr\xc3\xbc"
+                                      "fen; longest 800 us at 9.20 ms"));
+    o.only = "no-such";
+    assert_int_equal(mtp_findings_text(f, &o, keep, &out), MTP_E_ARG);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(two_batches_say_nothing_about_a_loader),
+        TEST(one_gap_alone_is_told_if_it_is_long),
+        TEST(three_percent_in_the_collector_are_told),
+        TEST(casts_while_a_batch_is_made_belong_to_the_loader),
+        TEST(one_long_call_is_no_imbalance),
+        TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(what_was_reserved_twice_is_not_fragmentation),
+        TEST(few_gaps_or_long_kernels_are_not_launch_bound),
+        TEST(one_pause_alone_is_told_if_it_is_long),
+        TEST(every_budget_is_kept),
+        TEST(one_finding_has_all_of_its_evidence_from_the_start_of_the_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
