@@ -481,8 +481,7 @@ def test_released(root, dist, version):
     """With each interpreter that the wheel names, and none of its own: other Pythons are recorded, too."""
     wheel, tensors = (next(dist.glob(f"{name}-{version}-*.whl"), None) for name in ("mtprof", "mindtorch_v2"))
     check_file(wheel, version)
-    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or pathlib.Path.home() / ".pyenv")
-    pythons = sorted(map(str, pyenv.glob("versions/3.1*/bin/python"))) + [p for p in [shutil.which("python3", path="/usr/bin")] if p]
+    pythons = tools_release().interpreters() + [p for p in [shutil.which("python3", path="/usr/bin")] if p]
     work = root / "work"
     work.mkdir()
     for i, python in enumerate(pythons):
