@@ -481,6 +481,7 @@ def test_released(root, dist, version):
     """With each interpreter that the wheel names, and none of its own: other Pythons are recorded, too."""
     wheel, tensors = (next(dist.glob(f"{name}-{version}-*.whl"), None) for name in ("mtprof", "mindtorch_v2"))
     check_file(wheel, version)
+    check("it_was_made_with_opencl", "mtprof/lib/libmtprof_opencl.so" in zipfile.ZipFile(wheel).namelist())
     pythons = tools_release().interpreters() + [p for p in [shutil.which("python3", path="/usr/bin")] if p]
     work = root / "work"
     work.mkdir()
