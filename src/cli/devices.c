@@ -180,7 +180,7 @@ void cli_about_devices(void)
         about_plugin(path);
     else
         printf("  npu               %s\n",
-               IN_WHEEL ? "none: devices come with mindtorch_v2 (pip install mindtorch_v2)"
+               IN_WHEEL ? "none: devices come with mindtorch_v2, which is a wheel of its own"
                         : "not built: the OpenCL headers were missing (Debian: ocl-icd-opencl-dev)");
     about_collectors();
     about_headers();

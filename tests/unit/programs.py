@@ -3,6 +3,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def said(done):
 def finish():
     print(f"1..{len(results)}")
     return not all(results)
+
+
+def verbs(source):
+    """Those of the command, of which each has a man page."""
+    listed = (source / "src/cli/cli.h").read_text().partition("#define CLI_VERB_LIST(X)")[2].partition("\n\n")[0]
+    return re.findall(r'X\((\w+), "', listed)
 
 
 def python_with(module, why):

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+from programs import verbs
+
 NOBODY = 65534
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 results = []
@@ -119,7 +121,20 @@ def check_run(root, command, programs, python):
     names = recorded(command, work)
     check("run_records_python_functions", code == 3 and names.get("prog.py(3): work") == 2, (names, out, err))
     check("with_the_installed_package", out.startswith(str(command.parent.parent)), out + err)
+    check_other_project(work, command, python)
     check_trigger(work, command, python)
+
+
+def check_other_project(work, command, python):
+    """PyPI has a thread profiler of the same name: a program that uses it does so, and one line says what that costs."""
+    for name, file in ("package", "mtprof/__init__.py"), ("module", "mtprof.py"):
+        place = work / f"other {name}"
+        (place / file).parent.mkdir(parents=True)
+        (place / file).write_text("import sys\nsys.stdout.write('another project\\n')\n")
+        code, out, err = run(command, "run", "-o", "other.mtp", "--", python, "-c", "print(1); import mtprof", cwd=work, PYTHONPATH=str(place))
+        notes = [line for line in err.splitlines() if "functions are not recorded" in line]
+        check(f"another_{name}_called_mtprof_stays_the_program_s", code == 0 and out == "1\nanother project\n", out + err)
+        check("and_is_named_as_the_reason", len(notes) == 1 and f"another package named mtprof is in its way: {place / file}" in notes[0], err)
 
 
 def check_trigger(work, command, python):
@@ -167,7 +182,7 @@ def check_python(root, command, python, lib):
 
 def check_share(share):
     """Where shells and man look for them; tests/unit/test_man.py says whether they are right."""
-    wanted = ["man/man1/mtprof.1", "man/man1/mtprof-run.1", "man/man1/mtprof-info.1", "bash-completion/completions/mtprof",
+    wanted = ["man/man1/mtprof.1", *(f"man/man1/mtprof-{verb}.1" for verb in verbs(SOURCE)), "bash-completion/completions/mtprof",
               "zsh/site-functions/_mtprof", "fish/vendor_completions.d/mtprof.fish"]
     missing = [name for name in wanted if not (share / name).is_file()]
     check("man_pages_and_completion_are_installed", not missing, missing)

@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import zipfile
 
-from programs import check, finish, said, skip
+from programs import check, finish, said, skip, verbs
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 sys.dont_write_bytecode = True
@@ -28,6 +28,8 @@ sys.path.insert(0, str(SOURCE / "packaging"))
 import wheel_files  # noqa: E402
 
 MEGABYTE = 1 << 20
+SHARE = {"bash-completion/completions/mtprof", "zsh/site-functions/_mtprof", "fish/vendor_completions.d/mtprof.fish",
+         *(f"man/man1/{name}.1" for name in ("mtprof", *(f"mtprof-{verb}" for verb in verbs(SOURCE))))}
 PROGRAM = """
 import signal, sys
 def fib(n):
@@ -80,7 +82,7 @@ def environment(*path, **more):
 
 
 def run(*command, cwd="/", env=None):
-    return subprocess.run([str(word) for word in command], cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=900)
+    return subprocess.run([str(word) for word in command], cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=7200)  # builds, on a busy machine
 
 
 def without_compiler(root):
@@ -142,10 +144,11 @@ def check_file(path, version):
     check("the_wheel_of_mtprof_has_at_most_3_mb", path.stat().st_size <= 3 * MEGABYTE, path.stat().st_size)
     ours = {p.relative_to(SOURCE / "src").as_posix() for kind in ("*.py", "*.pyi", "py.typed") for p in (SOURCE / "src/mtprof").rglob(kind)}
     wanted = ours | {f"mtprof/lib/libmtprof{part}" for part in (".so.0", "_run.so", "_itt.so", "_nvtx.so", "_malloc.so")}
-    wanted |= {"mtprof/bin/mtprof", "mtprof/include/mtprof.h", "mtprof/lib/pkgconfig/mtprof.pc", f"mtprof-{version}.data/scripts/mtprof",
-               f"mtprof-{version}.dist-info/licenses/packaging/LICENSES-bundled", "mtprof/pytorch/source/collect/torch/ops.cpp"}
-    wanted |= {f"mtprof-{version}.data/data/share/{name}" for name in ("man/man1/mtprof.1", "man/man1/mtprof-run.1", "bash-completion/completions/mtprof",
-                                                                       "zsh/site-functions/_mtprof", "fish/vendor_completions.d/mtprof.fish")}
+    wanted |= {f"mtprof/include/{p.name}" for p in (SOURCE / "include").glob("mtprof*.h")}
+    wanted |= {f"mtprof/pytorch/source/collect/torch/{p.name}" for p in (SOURCE / "src/collect/torch").iterdir() if p.suffix in (".cpp", ".h")}
+    wanted |= {"mtprof/bin/mtprof", "mtprof/lib/pkgconfig/mtprof.pc", f"mtprof-{version}.data/scripts/mtprof"}
+    wanted |= {f"mtprof-{version}.dist-info/licenses/{name}" for name in ("LICENSE", "packaging/LICENSES-bundled")}
+    wanted |= {f"mtprof-{version}.data/data/share/{name}" for name in SHARE}
     check("it_has_all_files", wanted <= names, wanted - names)
     extra = [n for n in names if n.startswith("mindtorch") or n.endswith((".a", ".c", ".pyc"))]
     check("and_nothing_of_mindtorch_v2", not extra, extra)
@@ -344,6 +347,7 @@ def check_tensors(path, env, work, version):
     check("mindtorch_v2_needs_mtprof_and_numpy", re.findall(r"Requires-Dist: (.*)", metadata) == [f"mtprof == {version}", "numpy"], metadata)
     check("and_has_no_file_of_mtprof", all(name.startswith(("mindtorch_v2/", wheel.info)) for name in wheel.files), list(wheel.files))
     ours = {p.relative_to(SOURCE / "src").as_posix() for kind in ("*.py", "py.typed") for p in (SOURCE / "src/mindtorch_v2").rglob(kind)}
+    ours.add(f"{wheel.info}/licenses/LICENSE")
     check("but_all_of_its_own", ours | {"mindtorch_v2/__init__.pyi", "mindtorch_v2/lib/libmindtorch.so.0"} <= wheel.files.keys(), ours - wheel.files.keys())
     done = env.pip("install", "--no-deps", path)
     check("it_installs_beside_mtprof", done.returncode == 0, said(done))
@@ -477,8 +481,8 @@ def test_released(root, dist, version):
     """With each interpreter that the wheel names, and none of its own: other Pythons are recorded, too."""
     wheel, tensors = (next(dist.glob(f"{name}-{version}-*.whl"), None) for name in ("mtprof", "mindtorch_v2"))
     check_file(wheel, version)
-    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or pathlib.Path.home() / ".pyenv")
-    pythons = sorted(map(str, pyenv.glob("versions/3.1*/bin/python"))) + [p for p in [shutil.which("python3", path="/usr/bin")] if p]
+    check("it_was_made_with_opencl", "mtprof/lib/libmtprof_opencl.so" in zipfile.ZipFile(wheel).namelist())
+    pythons = tools_release().interpreters() + [p for p in [shutil.which("python3", path="/usr/bin")] if p]
     work = root / "work"
     work.mkdir()
     for i, python in enumerate(pythons):

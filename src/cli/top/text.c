@@ -188,5 +188,5 @@ const char *top_bytes(int64_t n, char text[16])
     size_t k = 0;
     for (; v >= 999.5 && k + 1 < sizeof units / sizeof *units; k++)
         v /= 1024;
-    return k == 0 ? (snprintf(text, 16, "%lld B", (long long)n), text) : scaled(v, units[k], text);
+    return k == 0 ? (snprintf(text, 16, "%d B", (int)v), text) : scaled(v, units[k], text);
 }

@@ -200,6 +200,17 @@ def _too_old():
     return "this is Python %d.%d, and mtprof follows those of 3.10 and later" % sys.version_info[:2]
 
 
+def _of_others():
+    """Where the program would import another project's mtprof from, such as the thread profiler of that name on PyPI; or None."""
+    import os
+    from _frozen_importlib_external import PathFinder
+    spec = PathFinder.find_spec("mtprof")
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    if spec is None or any(os.path.exists(os.path.join(folder, "_run")) for folder in folders):
+        return None
+    return spec.origin or (folders + ["?"])[0]
+
+
 def _native(folder):
     """mtprof._native, or None where it is not built for this interpreter, which is said."""
     import os
@@ -214,6 +225,10 @@ def _native(folder):
     if not any(os.path.exists(os.path.join(home, "_native" + suffix)) for suffix in extension_suffixes()):
         how = "install mtprof for it, too, and use that one: %s -m pip" if os.path.exists(os.path.join(home, "bin", "mtprof")) else "make build PYTHON=%s"
         _without_functions("mtprof is not built for this Python %d.%d: " % sys.version_info[:2] + how % sys.executable)
+        return None
+    other = _of_others()
+    if other is not None:
+        _without_functions("another package named mtprof is in its way: " + other)
         return None
     sys.meta_path.append(_Package(home))
     from mtprof import _native as native
@@ -259,7 +274,7 @@ def _start():
         try:
             native, end = _attach_python(folder, words)
         except Exception as error:
-            _say("its Python functions are not recorded: %s: %s" % (type(error).__name__, error))
+            _without_functions("%s: %s" % (type(error).__name__, error))
     if "torch" in words and "torch" not in sys.modules:
         before = end if end is not None and "until-torch" in words else lambda: None
         sys.meta_path.insert(0, _AfterImport("torch", before, lambda module: _attach_torch(folder, module, native)))

@@ -47,8 +47,7 @@ static bool header_write(mtp__spool_out *f, bool complete)
     mtp__lock lock = complete || fd < 0 ? MTP__LOCK_NONE : mtp__lock_file(fd);
     bool locked = lock == MTP__LOCK_NONE || (f->reopened && lock == MTP__LOCK_HELD);
     unsigned char page[MTP__SPOOL_COPY_AT + sizeof(mtp__spool_header)] = {0};
-    mtp__spool_header header = {.magic = MTP__SPOOL_MAGIC,
-                                .version = MTP__FORMAT_VERSION,
+    mtp__spool_header header = {.version = MTP__FORMAT_VERSION,
                                 .chunk_bytes = f->piece_bytes,
                                 .pid = (uint64_t)getpid(),
                                 .complete = complete,
@@ -58,6 +57,7 @@ static bool header_write(mtp__spool_out *f, bool complete)
                                 .ticks = f->made.ticks,
                                 .monotonic_ns = f->made.monotonic_ns,
                                 .realtime_ns = f->made.realtime_ns};
+    memcpy(header.magic, MTP__SPOOL_MAGIC, sizeof header.magic);
     if (complete)
         header.totals = f->totals;
     header.check = mtp__spool_check(&header);
