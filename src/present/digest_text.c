@@ -7,7 +7,7 @@
 #include "base/plain.h"
 #include "present/plain_text.h"
 
-#define NAME_COLUMNS 32
+#define NAME_COLUMNS 30
 #define ODD_SHOWN 10u
 
 typedef struct cell {

@@ -47,6 +47,12 @@ static mtp_trace *made_steps(int steps, int ops, int slow, int64_t more)
     return made_end(t);
 }
 
+static void assert_near(double is, double should, double by)
+{
+    if (!(is - should <= by && should - is <= by))
+        fail_msg("%.17g is not %.17g, give or take %g", is, should, by);
+}
+
 static const mtp_digest_op *op_named(const mtp_digest *d, size_t entry, const char *name, bool is_device,
                                      size_t *index)
 {
@@ -142,18 +148,18 @@ static void the_steps_add_up_to_the_averages(void **state)
         const mtp_digest_op *o = op_named(all, 0, r->key, r->is_device, &k);
         assert_non_null(o);
         assert_int_equal(o->calls, r->count);
-        assert_float_equal((double)o->total_ns,
-                           1000 * (r->is_device ? r->device_time_total : r->cpu_time_total), 0.5);
-        assert_float_equal((double)o->self_ns,
-                           1000 * (r->is_device ? r->self_device_time_total : r->self_cpu_time_total), 0.5);
-        assert_float_equal((double)o->min_ns, 1000 * r->min, 0.5);
-        assert_float_equal((double)o->max_ns, 1000 * r->max, 0.5);
+        assert_near((double)o->total_ns, 1000 * (r->is_device ? r->device_time_total : r->cpu_time_total),
+                    0.5);
+        assert_near((double)o->self_ns,
+                    1000 * (r->is_device ? r->self_device_time_total : r->self_cpu_time_total), 0.5);
+        assert_near((double)o->min_ns, 1000 * r->min, 0.5);
+        assert_near((double)o->max_ns, 1000 * r->max, 0.5);
         double error;
         int64_t p99 = mtp_digest_quantile(all, 0, k, 0.99, &error),
                 p50 = mtp_digest_quantile(all, 0, k, 0.5, NULL);
         assert_true(error <= 0.04);
-        assert_float_equal((double)p99, 1000 * r->p99, 40 * r->p99 + 1);
-        assert_float_equal((double)p50, 1000 * r->p50, 40 * r->p50 + 1);
+        assert_near((double)p99, 1000 * r->p99, 40 * r->p99 + 1);
+        assert_near((double)p50, 1000 * r->p50, 40 * r->p50 + 1);
         found++;
     }
     assert_int_equal(mtp_digest_entry_at(all, 0)->op_count, found);
@@ -229,8 +235,8 @@ static void sums_do_not_depend_on_their_order(void **state)
 static void a_file_holds_what_was_written_and_files_can_be_concatenated(void **state)
 {
     (void)state;
-    mtp_trace *t = made_steps(6, 60, -1, 0);
-    mtp_digest *a = digest_of(t, 0), *b = digest_of(t, 1), *both;
+    mtp_trace *t = made_steps(6, 60, -1, 0), *u = made_steps(8, 20, 1, 1000);
+    mtp_digest *a = digest_of(t, 0), *b = digest_of(u, 1), *both; /* which have other names */
     const mtp_digest *ab[] = {a, b};
     collected first = written(a, 0), second = written(b, 0);
     mtp_digest *back = read_back(first.bytes, first.length);
@@ -241,7 +247,7 @@ static void a_file_holds_what_was_written_and_files_can_be_concatenated(void **s
             double error;
             int64_t is = mtp_digest_quantile(back, i, k, 0.75, &error),
                     was = mtp_digest_quantile(a, i, k, 0.75, NULL);
-            assert_float_equal((double)is, (double)was, (error + 0.04) * (double)was + 1);
+            assert_near((double)is, (double)was, (error + 0.04) * (double)was + 1);
         }
     mtp_digest_destroy(back);
     first.bytes = realloc(first.bytes, first.length + second.length);
@@ -254,6 +260,7 @@ static void a_file_holds_what_was_written_and_files_can_be_concatenated(void **s
     mtp_digest_destroy(a);
     mtp_digest_destroy(b);
     mtp_trace_destroy(t);
+    mtp_trace_destroy(u);
     collected_free(&first);
     collected_free(&second);
 }
@@ -309,6 +316,55 @@ static void an_entry_fits_its_limit_and_its_totals_stay_exact(void **state)
     }
     mtp_digest_destroy(d);
     mtp_trace_destroy(t);
+}
+
+/* The true value is within the error that is stated, whatever was added in which order. */
+static void assert_quantiles(const mtp_digest *is, size_t entry, const mtp_digest *exact, size_t of)
+{
+    const mtp_digest_op *o;
+    for (size_t i = 0, k = 0; (o = mtp_digest_op_at(is, entry, i)) != NULL; i++)
+        for (int percent = 5; percent < 100 && o->names == 1; percent += 15) {
+            double error;
+            int64_t got = mtp_digest_quantile(is, entry, i, percent / 100.0, &error), wanted;
+            assert_non_null(op_named(exact, of, o->name.bytes, o->is_device, &k));
+            wanted = mtp_digest_quantile(exact, of, k, percent / 100.0, NULL);
+            if ((double)llabs(got - wanted) > (error + 0.04) * (double)wanted + 1)
+                fail_msg("%s: %d%% is %lld, not %lld, with an error of %g", o->name.bytes, percent,
+                         (long long)got, (long long)wanted, error);
+        }
+}
+
+static void quantiles_are_as_exact_as_they_say(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    int64_t at = 0;
+    char name[32];
+    for (int i = 0; i < 20000; i++) {
+        int64_t ns = 200 + (int64_t)(test_random() % 40) * (int64_t)(test_random() % 40) * 50;
+        snprintf(name, sizeof name, "aten::op_%d", i % 40);
+        made_op(t, main, at, at + ns, name);
+        at += ns + 5;
+    }
+    made_end(t);
+    mtp_digest *fine = digest_of(t, 0);
+    collected c = written(fine, 3500); /* one bucket per octave or two, and all ops */
+    mtp_digest *coarse = read_back(c.bytes, c.length);
+    assert_int_equal(mtp_digest_entry_at(coarse, 0)->op_count, 40);
+    assert_quantiles(coarse, 0, fine, 0);
+    assert_true(coarse->part[0].shift > 1 && fine->part[0].shift == 0);
+    const mtp_digest *order[] = {fine, coarse, fine};
+    mtp_digest *sum;
+    assert_ok(
+        mtp_digest_sum(order, 3, MTP_DIGEST_BY_ALL, &sum)); /* three times the same: the same quantiles */
+    assert_quantiles(sum, 0, fine, 0);
+    assert_int_equal(sum->part[0].shift, coarse->part[0].shift);
+    mtp_digest_destroy(sum);
+    mtp_digest_destroy(coarse);
+    mtp_digest_destroy(fine);
+    mtp_trace_destroy(t);
+    collected_free(&c);
 }
 
 static void damage_costs_what_it_hits_and_is_counted(void **state)
@@ -367,6 +423,13 @@ static void hostile_blocks_are_refused(void **state)
         }
         mtp_digest *back = read_back((char *)copy, c.length), *sum = NULL;
         assert_non_null(back);
+        for (uint32_t e = 0; e < back->part_count; e++)
+            for (uint32_t k = 0; k < back->part[e].shown.op_count; k++) {
+                const mtp__digest_row *r = &back->row[back->part[e].first_row + k];
+                for (uint32_t b = 0; b < r->bucket_count; b++)
+                    assert_true(back->bucket[r->first_bucket + b].bucket < (uint32_t)MTP__BUCKETS >>
+                                back->part[e].shift);
+            }
         collected out = {0};
         assert_ok(mtp_digest_sum((const mtp_digest *const *)&back, 1, 0, &sum));
         assert_ok(mtp_digest_text(back, -1, collect, &out));
@@ -485,6 +548,7 @@ int main(void)
         TEST(sums_do_not_depend_on_their_order),
         TEST(a_file_holds_what_was_written_and_files_can_be_concatenated),
         TEST(an_entry_fits_its_limit_and_its_totals_stay_exact),
+        TEST(quantiles_are_as_exact_as_they_say),
         TEST(damage_costs_what_it_hits_and_is_counted),
         TEST(hostile_blocks_are_refused),
         TEST(the_slow_step_and_its_op_are_named),
