@@ -444,6 +444,36 @@ static void hostile_blocks_are_refused(void **state)
     collected_free(&c);
 }
 
+static size_t put_block(unsigned char *to, unsigned char kind, const unsigned char *bytes,
+                        unsigned char length)
+{
+    to[0] = kind;
+    to[1] = length;
+    memcpy(to + 2, bytes, length);
+    uint32_t crc = (uint32_t)crc32_z(0, to, 2u + length);
+    memcpy(to + 2 + length, &crc, 4);
+    return 6u + length;
+}
+
+static void a_bucket_that_does_not_exist_is_refused(void **state)
+{
+    (void)state;
+    /* job .. both, shift 0, one op: name 1, 5 calls, no times, one bucket: its number in two bytes, 5 calls */
+    unsigned char entry[] = {0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 5, 0, 0, 0, 0, 0, 1, 0, 0, 5};
+    const unsigned char name[] = {1, 'a'};
+    unsigned char file[128] = "MTPDIG1\n";
+    for (int wrong = 0; wrong < 2; wrong++) {
+        entry[21] = (unsigned char)((MTP__BUCKETS - 1 + wrong) % 128 + 128);
+        entry[22] = (unsigned char)((MTP__BUCKETS - 1 + wrong) / 128);
+        size_t length = 8 + put_block(file + 8, 'N', name, sizeof name);
+        length += put_block(file + length, 'E', entry, sizeof entry);
+        mtp_digest *d = read_back((char *)file, length);
+        assert_int_equal(mtp_digest_count(d), !wrong);
+        assert_int_equal(mtp_digest_damaged(d), wrong);
+        mtp_digest_destroy(d);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------- odd */
 
 static void the_slow_step_and_its_op_are_named(void **state)
@@ -550,6 +580,7 @@ int main(void)
         TEST(an_entry_fits_its_limit_and_its_totals_stay_exact),
         TEST(quantiles_are_as_exact_as_they_say),
         TEST(damage_costs_what_it_hits_and_is_counted),
+        TEST(a_bucket_that_does_not_exist_is_refused),
         TEST(hostile_blocks_are_refused),
         TEST(the_slow_step_and_its_op_are_named),
         TEST(equal_steps_are_not_odd),
