@@ -707,5 +707,6 @@ MTP_API mtp_status mtp_report_points(const char *name, const char *device, const
 }
 #endif
 
+#include <mtprof_digest.h>
 #include <mtprof_live.h>
 #endif

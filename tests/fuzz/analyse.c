@@ -76,6 +76,23 @@ static void findings(const mtp_trace *t)
     mtp_findings_destroy(list);
 }
 
+static void digest(const mtp_trace *t)
+{
+    mtp_digest *d, *all;
+    fuzz_text out = {0};
+    MUST(mtp_digest_create(t, NULL, &d) == MTP_OK);
+    MUST(mtp_digest_sum((const mtp_digest *const *)&d, 1, 0, &all) == MTP_OK);
+    MUST(mtp_digest_text(d, -1, fuzz_sink, &out) == MTP_OK);
+    must_be_plain(&out, SIZE_MAX);
+    fuzz_text_free(&out);
+    MUST(mtp_digest_json(all, -1, fuzz_sink, &out) == MTP_OK);
+    fuzz_must_be_json(&out);
+    MUST(mtp_digest_write(d, 0, fuzz_sink, &out) == MTP_OK);
+    fuzz_text_free(&out);
+    mtp_digest_destroy(d);
+    mtp_digest_destroy(all);
+}
+
 void fuzz_analyse(const mtp_trace *t)
 {
     fuzz_text out = {0};
@@ -98,6 +115,7 @@ void fuzz_analyse(const mtp_trace *t)
     memory(t);
     events(t);
     findings(t);
+    digest(t);
     MUST(mtp_report_write(&t, 1, NULL, fuzz_sink, &out) == MTP_OK);
     fuzz_text_free(&out);
 }
