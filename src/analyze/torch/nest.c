@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/os.h"
 
+#define AHEAD 16u /* spans: their details, which sum_more() reads, are far apart */
+
 /* For an open span. Recursion may be ten million deep, so frames are small; what only some walks need is in
  * extra. */
 typedef struct frame {
@@ -243,7 +245,7 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     }
     if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k, full))
         return false;
-    if (__builtin_expect(w->each, 0))
+    if (__builtin_expect(w->parent.p != NULL, 0))
         ((uint32_t *)w->parent.p)[span] = k->depth > 0 ? k->at[k->depth - 1].span + 1 : 0;
     frame *f = &k->at[k->depth];
     f->end = end;
@@ -273,6 +275,8 @@ walk_thread(mtp__walk *w, stack *k, const uint32_t *order, struct mtp__torch_thr
     const mtp_trace *t = g->t;
     for (uint32_t n = 0; n < thread.count; n++) {
         uint32_t i = order != NULL ? order[thread.first + n] : thread.first + n;
+        if (full && t->detail != NULL && i + AHEAD < t->span_count)
+            __builtin_prefetch(&t->details[t->detail[i + AHEAD]].shape);
         if (__builtin_expect(mtp__group_class(g, i) >= MTP__CLASS_DEVICE, 0))
             continue;
         if (__builtin_expect(t->category[i] == MTP__CATEGORY_OTHER, 0) && g->trace_category != 0 &&
@@ -343,10 +347,10 @@ static bool make_scratch(mtp__walk *w)
            (!(w->exact || w->each) || mtp__scratch_make(&w->self_us, t->span_count, sizeof(double))) &&
            (!(w->exact || w->each) || w->launched->us.p == NULL ||
             mtp__scratch_make(&w->device_us, t->span_count, 2 * sizeof(double))) &&
-           (!w->each || mtp__scratch_make(&w->parent, t->span_count, sizeof(uint32_t))) &&
+           (!w->each || w->only_sums || mtp__scratch_make(&w->parent, t->span_count, sizeof(uint32_t))) &&
            (!w->each || w->bytes == NULL ||
             mtp__scratch_make(&w->self_memory, t->span_count, 2 * sizeof(int64_t))) &&
-           (!w->each || w->launched->us.p == NULL ||
+           (!w->each || w->only_sums || w->launched->us.p == NULL ||
             mtp__scratch_make(&w->work, t->span_count, sizeof(uint32_t)));
 }
 

@@ -86,6 +86,23 @@ static inline __attribute__((always_inline)) uint8_t *pack(uint8_t *p, const uin
     return p;
 }
 
+/* A miniblock. The usual widths are constants, so that the compiler unrolls their loops. */
+static uint8_t *pack_miniblock(uint8_t *p, const uint64_t *v, unsigned width)
+{
+    switch (width) {
+    case 0:
+        return p;
+#define X(w)                                                                                                 \
+    case w:                                                                                                  \
+        return pack(p, v, MINIBLOCK, w);
+        X(1)
+        X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)
+            X(20) X(21) X(22) X(23) X(24)
+#undef X
+                default : return pack(p, v, MINIBLOCK, width);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------- runs */
 
 static bool is_run(const uint32_t *v)
@@ -96,7 +113,7 @@ static bool is_run(const uint32_t *v)
     return differing == 0;
 }
 
-static void put_run(mtp__octets *b, uint32_t value, size_t count, unsigned width)
+void mtp__parquet_run(mtp__octets *b, uint32_t value, size_t count, unsigned width)
 {
     mtp__octets_varint(b, (uint64_t)count << 1);
     uint8_t bytes[4];
@@ -135,7 +152,7 @@ void mtp__parquet_hybrid(mtp__octets *b, const uint32_t *v, size_t count, unsign
         while (end < count && v[end] == v[i])
             end++;
         put_packed(b, v + packed, i - packed, width);
-        put_run(b, v[i], end - i, width);
+        mtp__parquet_run(b, v[i], end - i, width);
         packed = i = end;
     }
     put_packed(b, v + packed, count - packed, width);
@@ -182,17 +199,29 @@ static void put_block(mtp__octets *b, const int64_t *v, size_t count, bool is32)
             bits |= d[m * MINIBLOCK + i];
         width[m] = (uint8_t)mtp__parquet_width(bits);
         if (m * MINIBLOCK < count)
-            p = pack(p, d + m * MINIBLOCK, MINIBLOCK, width[m]);
+            p = pack_miniblock(p, d + m * MINIBLOCK, width[m]);
     }
     b->count = (size_t)(p - b->at);
 }
 
-void mtp__parquet_delta(mtp__octets *b, const int64_t *v, size_t count, bool is32)
+static void put_delta_head(mtp__octets *b, int64_t first, size_t count)
 {
     mtp__octets_varint(b, BLOCK);
     mtp__octets_varint(b, BLOCK / MINIBLOCK);
     mtp__octets_varint(b, count);
-    mtp__octets_varint(b, mtp__zigzag(count > 0 ? v[0] : 0));
+    mtp__octets_varint(b, mtp__zigzag(first));
+}
+
+void mtp__parquet_delta(mtp__octets *b, const int64_t *v, size_t count, bool is32)
+{
+    put_delta_head(b, count > 0 ? v[0] : 0, count);
     for (size_t i = 1; i < count; i += BLOCK)
         put_block(b, v + i, count - i < BLOCK ? count - i : BLOCK, is32);
+}
+
+void mtp__parquet_same(mtp__octets *b, int64_t value, size_t count)
+{
+    put_delta_head(b, value, count);
+    for (size_t i = 1; i < count; i += BLOCK)
+        mtp__octets_put(b, "\0\0\0\0", 1 + BLOCK / MINIBLOCK);
 }

@@ -86,9 +86,11 @@ enum {
 
 unsigned mtp__parquet_width(uint64_t most); /* bits of the largest value */
 /* RLE and bit-packed runs of values below 2^width, width up to 32. */
+void mtp__parquet_run(mtp__octets *b, uint32_t value, size_t count, unsigned width); /* one run */
 void mtp__parquet_hybrid(mtp__octets *b, const uint32_t *v, size_t count, unsigned width);
 /* DELTA_BINARY_PACKED. is32: values of an INT32, whose differences wrap at 32 bits. */
 void mtp__parquet_delta(mtp__octets *b, const int64_t *v, size_t count, bool is32);
+void mtp__parquet_same(mtp__octets *b, int64_t value, size_t count); /* the same, of equal values */
 void mtp__parquet_bools(mtp__octets *b, const int64_t *v, size_t count);
 
 /* ------------------------------------------------------------------------------------------- dictionaries */
@@ -104,8 +106,14 @@ typedef struct mtp__parquet_texts {
 } mtp__parquet_texts;
 
 /* The number of a text; UINT32_MAX: out of memory, latched in plain. */
-uint32_t mtp__parquet_text_number(mtp__parquet_texts *d, const mtp__parquet_column *column,
-                                  const void *source, int64_t id);
+uint32_t mtp__parquet_new_text(mtp__parquet_texts *d, const mtp__parquet_column *column, const void *source,
+                               int64_t id);
+static inline uint32_t mtp__parquet_text_number(mtp__parquet_texts *d, const mtp__parquet_column *column,
+                                                const void *source, int64_t id)
+{
+    uint32_t known = __builtin_expect((size_t)id < d->room, 1) ? d->number_of[id] : 0;
+    return __builtin_expect(known != 0, 1) ? known - 1 : mtp__parquet_new_text(d, column, source, id);
+}
 void mtp__parquet_texts_reset(mtp__parquet_texts *d); /* for the next row group */
 void mtp__parquet_texts_fini(mtp__parquet_texts *d);
 /* Its length and its bytes, as valid UTF-8: what is not becomes U+FFFD. */

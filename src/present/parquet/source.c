@@ -36,7 +36,7 @@ static mtp_status walk(mtp__parquet_source *s)
     if (status != MTP_OK)
         return status;
     s->walk = mtp__walk_of(&s->group, &s->launched, t->memory_count > 0 ? &s->bytes : NULL);
-    s->walk.each = true;
+    s->walk.each = s->walk.only_sums = true;
     s->walk.flops = s->has_flops;
     return mtp__walk_run(&s->walk);
 }

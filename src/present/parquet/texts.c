@@ -50,10 +50,12 @@ static void note_bounds(mtp__parquet_texts *d, size_t at, size_t length)
     }
 }
 
-static uint32_t add(mtp__parquet_texts *d, const mtp__parquet_column *column, const void *source, int64_t id)
+uint32_t mtp__parquet_new_text(mtp__parquet_texts *d, const mtp__parquet_column *column, const void *source,
+                               int64_t id)
 {
     size_t at = d->plain.count;
-    if (!MTP__GROW(d->ids, d->id_room, d->count, d->count + 1, 256)) {
+    if (!MTP__GROW(d->number_of, d->room, d->room, (size_t)id + 1, 1024) ||
+        !MTP__GROW(d->ids, d->id_room, d->count, d->count + 1, 256)) {
         d->plain.failed = true;
         return UINT32_MAX;
     }
@@ -64,18 +66,6 @@ static uint32_t add(mtp__parquet_texts *d, const mtp__parquet_column *column, co
     d->number_of[id] = d->count;
     note_bounds(d, at + 4, d->plain.count - at - 4);
     return d->count - 1;
-}
-
-uint32_t mtp__parquet_text_number(mtp__parquet_texts *d, const mtp__parquet_column *column,
-                                  const void *source, int64_t id)
-{
-    if (__builtin_expect((size_t)id >= d->room, 0) &&
-        !MTP__GROW(d->number_of, d->room, d->room, (size_t)id + 1, 1024)) {
-        d->plain.failed = true;
-        return UINT32_MAX;
-    }
-    uint32_t known = d->number_of[id];
-    return __builtin_expect(known != 0, 1) ? known - 1 : add(d, column, source, id);
 }
 
 void mtp__parquet_texts_reset(mtp__parquet_texts *d)

@@ -131,11 +131,10 @@ static bool less(mtp__parquet_kind kind, int64_t a, int64_t b)
     return x < y;
 }
 
-static void note_bounds(chunk *c, mtp__parquet_kind kind, const int64_t *v, size_t count)
+/* true: all values are the same whole number. */
+static bool note_bounds(chunk *c, mtp__parquet_kind kind, const int64_t *v, size_t count)
 {
-    if (count == 0)
-        return;
-    int64_t least = c->has_bounds ? c->least : v[0], most = c->has_bounds ? c->most : v[0];
+    int64_t least = v[0], most = v[0];
     if (kind == MTP__PARQUET_I64 || kind == MTP__PARQUET_I32)
         for (size_t i = 0; i < count; i++) {
             least = v[i] < least ? v[i] : least;
@@ -149,9 +148,10 @@ static void note_bounds(chunk *c, mtp__parquet_kind kind, const int64_t *v, size
             least = less(kind, v[i], least) ? v[i] : least;
             most = less(kind, most, v[i]) ? v[i] : most;
         }
-    c->least = least;
-    c->most = most;
+    c->least = c->has_bounds && !less(kind, least, c->least) ? c->least : least;
+    c->most = c->has_bounds && !less(kind, c->most, most) ? c->most : most;
     c->has_bounds = true;
+    return least == most && kind != MTP__PARQUET_F64;
 }
 
 static size_t keep_present(writer *w, size_t count)
@@ -165,13 +165,17 @@ static size_t keep_present(writer *w, size_t count)
 }
 
 /* The definition levels: their length, then runs of ones and zeroes. */
-static void put_levels(writer *w, size_t count, bool any)
+static void put_levels(writer *w, size_t count, size_t n)
 {
     size_t start = w->page.count;
     mtp__octets_put(&w->page, "\0\0\0", 4);
-    for (size_t i = 0; i < count; i++)
-        w->level[i] = any ? w->present[i] : 0;
-    mtp__parquet_hybrid(&w->page, w->level, count, 1);
+    if (n == 0 || n == count) {
+        mtp__parquet_run(&w->page, n != 0, count, 1);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            w->level[i] = w->present[i];
+        mtp__parquet_hybrid(&w->page, w->level, count, 1);
+    }
     if (w->page.failed)
         return;
     size_t length = w->page.count - start - 4;
@@ -199,7 +203,7 @@ static unsigned put_values(writer *w, const mtp__parquet_column *column, chunk *
         put_numbers(w, column, c, count);
         return MTP__PARQUET_DICTIONARY;
     }
-    note_bounds(c, column->kind, w->value, count);
+    bool same = note_bounds(c, column->kind, w->value, count);
     if (column->kind == MTP__PARQUET_BOOL) {
         mtp__parquet_bools(&w->page, w->value, count);
         return MTP__PARQUET_PLAIN;
@@ -208,7 +212,10 @@ static unsigned put_values(writer *w, const mtp__parquet_column *column, chunk *
         mtp__octets_put(&w->page, w->value, count * sizeof *w->value);
         return MTP__PARQUET_PLAIN;
     }
-    mtp__parquet_delta(&w->page, w->value, count, column->kind == MTP__PARQUET_I32);
+    if (same)
+        mtp__parquet_same(&w->page, w->value[0], count);
+    else
+        mtp__parquet_delta(&w->page, w->value, count, column->kind == MTP__PARQUET_I32);
     return MTP__PARQUET_DELTA;
 }
 
@@ -221,7 +228,7 @@ static bool put_batch(writer *w, const mtp__parquet_column *column, chunk *c, ui
         memset(w->present, 1, count);
         any = column->fill(w->source, first, count, w->value, w->present);
         n = any ? keep_present(w, count) : 0;
-        put_levels(w, count, any);
+        put_levels(w, count, n);
     } else {
         column->fill(w->source, first, count, w->value, NULL);
     }
