@@ -122,7 +122,7 @@ static int take_option(wanted *w, int c, const char *text)
         w->of_tables = true;
         return CLI_OK;
     case 'R':
-        if (!cli_parse_count(text, &w->parquet.rank))
+        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0)
             return cli_fail(CLI_USAGE, "rank '%s' is not a number", text);
         w->of_tables = true;
         return CLI_OK;

@@ -1,5 +1,6 @@
 /* See fuzz.h: every analysis and every output format, for any trace. */
 #include "fuzz.h"
+#include "present/parquet/tables.h"
 
 static void averages(const mtp_trace *t, bool by_shape, bool by_stack)
 {
@@ -76,6 +77,22 @@ static void findings(const mtp_trace *t)
     mtp_findings_destroy(list);
 }
 
+/* Every table of Parquet. */
+static void tables(const mtp_trace *t)
+{
+    mtp__parquet_source source, *s = &source;
+    fuzz_text out = {0};
+    MUST(mtp__parquet_source_init(s, t) == MTP_OK);
+#define X(table, rows)                                                                                       \
+    MUST(mtp__parquet_write(&mtp__parquet_##table, s, (rows), fuzz_sink, &out) == MTP_OK);                   \
+    MUST(out.length > 12 && memcmp(out.bytes, "PAR1", 4) == 0 &&                                             \
+         memcmp(out.bytes + out.length - 4, "PAR1", 4) == 0);                                                \
+    fuzz_text_free(&out);
+    MTP__PARQUET_TABLE_LIST(X)
+#undef X
+    mtp__parquet_source_fini(s);
+}
+
 void fuzz_analyse(const mtp_trace *t)
 {
     fuzz_text out = {0};
@@ -98,6 +115,7 @@ void fuzz_analyse(const mtp_trace *t)
     memory(t);
     events(t);
     findings(t);
+    tables(t);
     MUST(mtp_report_write(&t, 1, NULL, fuzz_sink, &out) == MTP_OK);
     fuzz_text_free(&out);
 }

@@ -111,7 +111,7 @@ static mtp_text job_of(const mtp_trace *t, char full[PATH_MAX])
     mtp_text job = plain_string(metadata(t, "job"));
     if (job.length == 0 && member(metadata(t, "distributedInfo"), "\"world_size\"") > 1)
         job = folder_of(t->source, full);
-    if (job.length == 0)
+    if (job.length == 0 && strcmp(t->source, "this process") != 0)
         job = stem(t->source);
     return job.length != 0 ? job : (mtp_text){"trace", 5};
 }
