@@ -1,8 +1,9 @@
 /* bench/bench_parquet.c - what a table of spans costs: time of a core and bytes of disk. Prints a table and writes JSON, name -> number.
  *
- * usage: bench_parquet OUT.json FOLDER NAME=TRACE...
+ * usage: bench_parquet OUT.json [NAME=TRACE...]
  *
- * Each trace is read once and exported several times to FOLDER, which is on a disk; time is this thread's CPU time, the best
+ * Without a trace it is PyTorch's of a small GPT on a GPU, made longer (bench/make_large_trace.py; run from the repository's root).
+ * Each trace is read once and exported several times to a folder beside OUT.json; time is this thread's CPU time, the best
  * one, of all tables. Bytes are those of all files.
  */
 #define _GNU_SOURCE
@@ -68,19 +69,29 @@ static void measure(FILE *json, const char *folder, const char *name, const char
 
 int main(int argc, char **argv)
 {
-    FILE *json = argc >= 4 ? fopen(argv[1], "w") : NULL;
+    static char made[4200], folder[4200], command[8600], *standard[] = {NULL, NULL, made};
+    FILE *json = argc >= 2 ? fopen(argv[1], "w") : NULL;
     if (json == NULL) {
-        fprintf(stderr, "usage: bench_parquet OUT.json FOLDER NAME=TRACE...\n");
+        fprintf(stderr, "usage: bench_parquet OUT.json [NAME=TRACE...]\n");
         return 2;
     }
+    snprintf(folder, sizeof folder, "%.4000s.lake", argv[1]);
+    snprintf(made, sizeof made, "gpt=%.4000s.trace.json", argv[1]);
+    snprintf(command, sizeof command,
+             "python3 bench/make_large_trace.py tests/golden/torch/cuda_gpt.json.gz 1000000 '%s'", made + 4);
+    bool own = argc == 2;
+    if (own && system(command) != 0)
+        return 1;
     fputc('{', json);
     printf("Parquet, all tables of a trace:\n");
-    for (int i = 3; i < argc; i++) {
-        char *path = strchr(argv[i], '=');
+    for (int i = 2; i < (own ? 3 : argc); i++) {
+        char *name = own ? standard[i] : argv[i], *path = strchr(name, '=');
         if (path == NULL)
             return 2;
         *path++ = 0;
-        measure(json, argv[2], argv[i], path);
+        measure(json, folder, name, path);
+        if (own)
+            remove(path);
     }
     fputs("\n}\n", json);
     return fclose(json) != 0;

@@ -244,10 +244,11 @@ MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
  * DuckDB, Spark, Dask, pandas and Polars read over thousands of ranks; docs/fleet.md has the tables. All files appear, or
  * none. A job's rank that is in the folder already is left as it is: MTP_E_STATE. */
 typedef struct mtp_parquet_options {
-    size_t size;     /* sizeof(mtp_parquet_options) */
-    const char *job; /* NULL: the metadata's "job"; of one of several ranks the name of the file's folder; else the
+    size_t size; /* sizeof(mtp_parquet_options) */
+    const char
+        *job; /* NULL: the metadata's "job"; of one of several ranks the name of the file's folder; else the
                         file's name without its suffixes; of a profile of this process "trace" */
-    int64_t rank;    /* default -1: of the metadata's distributedInfo, else 0 */
+    int64_t rank; /* default -1: of the metadata's distributedInfo, else 0 */
 } mtp_parquet_options;
 #define MTP_PARQUET_OPTIONS_INIT                                                                             \
     {                                                                                                        \

@@ -86,6 +86,11 @@ static inline __attribute__((always_inline)) uint8_t *pack(uint8_t *p, const uin
     return p;
 }
 
+#define USUAL_WIDTHS(X)                                                                                      \
+    X(1)                                                                                                     \
+    X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)      \
+        X(20)
+
 /* A miniblock. The usual widths are constants, so that the compiler unrolls their loops. */
 static uint8_t *pack_miniblock(uint8_t *p, const uint64_t *v, unsigned width)
 {
@@ -95,11 +100,10 @@ static uint8_t *pack_miniblock(uint8_t *p, const uint64_t *v, unsigned width)
 #define X(w)                                                                                                 \
     case w:                                                                                                  \
         return pack(p, v, MINIBLOCK, w);
-        X(1)
-        X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)
-            X(20) X(21) X(22) X(23) X(24)
+        USUAL_WIDTHS(X)
 #undef X
-                default : return pack(p, v, MINIBLOCK, width);
+    default:
+        return pack(p, v, MINIBLOCK, width);
     }
 }
 
