@@ -13,8 +13,6 @@
 #include "base/error.h"
 #include "base/os.h"
 
-#define AHEAD 16u /* spans: their details, which sum_more() reads, are far apart */
-
 /* For an open span. Recursion may be ten million deep, so frames are small; what only some walks need is in
  * extra. */
 typedef struct frame {
@@ -105,7 +103,7 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
     }
     if (w->work.p != NULL)
         ((uint32_t *)w->work.p)[f->span] = x->work;
-    if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
+    if (!w->only_sums && w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
         int64_t self = mtp__minus(mtp__duration(w->g->t, f->span), f->child_ns);
         s->flops += c.flops;
@@ -275,8 +273,6 @@ walk_thread(mtp__walk *w, stack *k, const uint32_t *order, struct mtp__torch_thr
     const mtp_trace *t = g->t;
     for (uint32_t n = 0; n < thread.count; n++) {
         uint32_t i = order != NULL ? order[thread.first + n] : thread.first + n;
-        if (full && t->detail != NULL && i + AHEAD < t->span_count)
-            __builtin_prefetch(&t->details[t->detail[i + AHEAD]].shape);
         if (__builtin_expect(mtp__group_class(g, i) >= MTP__CLASS_DEVICE, 0))
             continue;
         if (__builtin_expect(t->category[i] == MTP__CATEGORY_OTHER, 0) && g->trace_category != 0 &&

@@ -86,22 +86,36 @@ static inline __attribute__((always_inline)) uint8_t *pack(uint8_t *p, const uin
     return p;
 }
 
-#define USUAL_WIDTHS(X)                                                                                      \
-    X(1)                                                                                                     \
-    X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)      \
-        X(20)
-
 /* A miniblock. The usual widths are constants, so that the compiler unrolls their loops. */
 static uint8_t *pack_miniblock(uint8_t *p, const uint64_t *v, unsigned width)
 {
     switch (width) {
     case 0:
         return p;
-#define X(w)                                                                                                 \
+#define WIDTH(w)                                                                                             \
     case w:                                                                                                  \
-        return pack(p, v, MINIBLOCK, w);
-        USUAL_WIDTHS(X)
-#undef X
+        return pack(p, v, MINIBLOCK, w)
+        WIDTH(1);
+        WIDTH(2);
+        WIDTH(3);
+        WIDTH(4);
+        WIDTH(5);
+        WIDTH(6);
+        WIDTH(7);
+        WIDTH(8);
+        WIDTH(9);
+        WIDTH(10);
+        WIDTH(11);
+        WIDTH(12);
+        WIDTH(13);
+        WIDTH(14);
+        WIDTH(15);
+        WIDTH(16);
+        WIDTH(17);
+        WIDTH(18);
+        WIDTH(19);
+        WIDTH(20);
+#undef WIDTH
     default:
         return pack(p, v, MINIBLOCK, width);
     }
