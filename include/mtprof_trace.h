@@ -240,6 +240,23 @@ MTP_API mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_opt
 MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
                                     const mtp_export_options *options);
 
+/* Columns for data lakes: each table of a trace as a Parquet file, FOLDER/TABLE/job=JOB/rank=RANK/TABLE.parquet, which
+ * DuckDB, Spark, Dask, pandas and Polars read over thousands of ranks; docs/fleet.md has the tables. All files appear, or
+ * none. A job's rank that is in the folder already is left as it is: MTP_E_STATE. */
+typedef struct mtp_parquet_options {
+    size_t size; /* sizeof(mtp_parquet_options) */
+    const char
+        *job; /* NULL: the metadata's "job"; of one of several ranks the name of the file's folder; else the
+                        file's name without its suffixes; of a profile of this process "trace" */
+    int64_t rank; /* default -1: of the metadata's distributedInfo, else 0 */
+} mtp_parquet_options;
+#define MTP_PARQUET_OPTIONS_INIT                                                                             \
+    {                                                                                                        \
+        sizeof(mtp_parquet_options), NULL, -1                                                                \
+    }
+MTP_API mtp_status mtp_export_parquet(const mtp_trace *trace, const char *folder,
+                                      const mtp_parquet_options *options);
+
 /* Folded stacks as torch's export_stacks writes them, not merged: a line for each of mtp_events with a stack
  * and self time, in their order, root first. Events without a stack get the Python functions around them.
  * metric is self_cpu_time_total or self_device_time_total (also spelled self_cuda_, self_npu_, self_xpu_,

@@ -1,4 +1,4 @@
-/* cli/export.c - mtprof export: converts a trace. */
+/* cli/export.c - mtprof export: converts a trace, or several to Parquet. */
 #include "cli/cli.h"
 #include <sys/stat.h>
 
@@ -7,19 +7,27 @@
 
 static int print_help(void)
 {
-    printf("usage: mtprof export TRACE -o OUT\n\n"
+    printf("usage: mtprof export TRACE -o OUT\n"
+           "       mtprof export --parquet DIR TRACE...\n\n"
            "Converts a trace to the format given by OUT's suffix; a further .gz compresses:\n\n");
 #define X(writer, suffix, what) printf("  %-22s %s\n", suffix, what);
     MTP_EXPORT_LIST(X)
 #undef X
-    return cli_help("\n"
-                    "  -o, --output OUT       the file to write\n"
-                    "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
-                    "      --no-args          times and names only: smaller, for speedscope\n"
-                    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n" CLI_COMMON_HELP
-                    "\n"
-                    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
-                    "  mtprof export trace.json.gz -o trace.et.json\n");
+    return cli_help(
+        "\n"
+        "  -o, --output OUT       the file to write\n"
+        "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
+        "      --no-args          times and names only: smaller, for speedscope\n"
+        "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
+        "      --parquet DIR      tables of all traces, for DuckDB, Spark and the like, as\n"
+        "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
+        "      --job JOB          the job of these traces; default: their metadata's, else the\n"
+        "                         folder of several ranks' files, else the file's name\n"
+        "      --rank RANK        the rank of the trace; default: its metadata's, else 0\n" CLI_COMMON_HELP
+        "\n"
+        "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
+        "  mtprof export trace.json.gz -o trace.et.json\n"
+        "  mtprof export --parquet lake --job train-17 rank*.json.gz\n");
 }
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
@@ -39,39 +47,14 @@ static void warn_large(const char *path)
                 path, (double)st.st_size / 1048576.0);
 }
 
-int cli_export(int argc, char **argv)
+static int export_one(const char *path, const char *output, mtp_export_options *export)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"whole-us", no_argument, NULL, 'w'},
-        {"no-args", no_argument, NULL, 'n'},      {"level", required_argument, NULL, 'z'},
-        {"help", no_argument, NULL, 'h'},         {0, 0, NULL, 0}};
-    mtp_export_options export = MTP_EXPORT_OPTIONS_INIT;
-    const char *output = NULL;
-    int64_t level;
-    for (int c; (c = getopt_long(argc, argv, "o:z:h", options, NULL)) != -1;) {
-        if (c == 'h')
-            return print_help();
-        if (c == 'o')
-            output = optarg;
-        else if (c == 'w')
-            export.whole_microseconds = true;
-        else if (c == 'n')
-            export.without_args = true;
-        else if (c == 'z' && cli_parse_count(optarg, &level) && level >= 1 && level <= 9)
-            export.compression = (int)level;
-        else if (c == 'z')
-            return cli_fail(CLI_USAGE, "level '%s' is not a number from 1 to 9", optarg);
-        else
-            return cli_usage_error();
-    }
-    if (argc - optind != 1 || output == NULL)
-        return cli_fail(CLI_USAGE, "expected a trace and an output file: 'mtprof export TRACE -o OUT'");
     int code = CLI_OK;
-    mtp_trace *trace = cli_open(argv[optind], &code);
+    mtp_trace *trace = cli_open(path, &code);
     if (trace == NULL)
         return code;
-    export.progress = show_progress;
-    mtp_status status = mtp_trace_export(trace, output, &export);
+    export->progress = show_progress;
+    mtp_status status = mtp_trace_export(trace, output, export);
     cli_progress_done();
     if (status != MTP_OK)
         code = status == MTP_E_ARG ? cli_fail_status(status) : cli_fail_output();
@@ -79,4 +62,105 @@ int cli_export(int argc, char **argv)
         warn_large(output);
     mtp_trace_destroy(trace);
     return code;
+}
+
+/* A trace that fails is told of, and the others are exported. */
+static int export_tables(char **paths, int count, const char *folder, const mtp_parquet_options *options)
+{
+    int failed = CLI_OK;
+    for (int i = 0; i < count; i++) {
+        int code = CLI_OK;
+        mtp_trace *trace = cli_open(paths[i], &code);
+        mtp_status status = trace != NULL ? mtp_export_parquet(trace, folder, options) : MTP_OK;
+        if (status != MTP_OK)
+            code = status == MTP_E_IO || status == MTP_E_STATE ? cli_fail_output() : cli_fail_status(status);
+        failed = failed != CLI_OK ? failed : code;
+        mtp_trace_destroy(trace);
+    }
+    return failed;
+}
+
+typedef struct wanted {
+    const char *output, *folder;
+    mtp_export_options export;
+    mtp_parquet_options parquet;
+    bool of_file, of_tables; /* an option that only one of both has */
+} wanted;
+
+static int run(const wanted *w, char **paths, int count)
+{
+    mtp_export_options export = w->export;
+    if (w->folder != NULL && (w->output != NULL || w->of_file))
+        return cli_fail(CLI_USAGE,
+                        "--parquet writes a folder: -o, --whole-us, --no-args and --level are for files");
+    if (w->folder == NULL && w->of_tables)
+        return cli_fail(CLI_USAGE, "--job and --rank are for --parquet DIR");
+    if (w->folder != NULL && count == 0)
+        return cli_fail(CLI_USAGE, "expected traces: 'mtprof export --parquet DIR TRACE...'");
+    if (w->folder != NULL && count > 1 && w->parquet.rank >= 0)
+        return cli_fail(CLI_USAGE, "--rank is for one trace, not for %d", count);
+    if (w->folder != NULL)
+        return export_tables(paths, count, w->folder, &w->parquet);
+    if (count != 1 || w->output == NULL)
+        return cli_fail(CLI_USAGE, "expected a trace and an output file: 'mtprof export TRACE -o OUT'");
+    return export_one(paths[0], w->output, &export);
+}
+
+/* CLI_OK, or the error was printed. */
+static int take_option(wanted *w, int c, const char *text)
+{
+    int64_t number;
+    switch (c) {
+    case 'o':
+        w->output = text;
+        return CLI_OK;
+    case 'P':
+        w->folder = text;
+        return CLI_OK;
+    case 'J':
+        w->parquet.job = text;
+        w->of_tables = true;
+        return CLI_OK;
+    case 'R':
+        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0)
+            return cli_fail(CLI_USAGE, "rank '%s' is not a number", text);
+        w->of_tables = true;
+        return CLI_OK;
+    case 'w':
+        w->export.whole_microseconds = w->of_file = true;
+        return CLI_OK;
+    case 'n':
+        w->export.without_args = w->of_file = true;
+        return CLI_OK;
+    case 'z':
+        if (!cli_parse_count(text, &number) || number < 1 || number > 9)
+            return cli_fail(CLI_USAGE, "level '%s' is not a number from 1 to 9", text);
+        w->export.compression = (int)number;
+        w->of_file = true;
+        return CLI_OK;
+    default:
+        return cli_usage_error();
+    }
+}
+
+int cli_export(int argc, char **argv)
+{
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"whole-us", no_argument, NULL, 'w'},
+                                            {"no-args", no_argument, NULL, 'n'},
+                                            {"level", required_argument, NULL, 'z'},
+                                            {"parquet", required_argument, NULL, 'P'},
+                                            {"job", required_argument, NULL, 'J'},
+                                            {"rank", required_argument, NULL, 'R'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0, 0, NULL, 0}};
+    wanted w = {.export = MTP_EXPORT_OPTIONS_INIT, .parquet = MTP_PARQUET_OPTIONS_INIT};
+    for (int c; (c = getopt_long(argc, argv, "o:z:h", options, NULL)) != -1;) {
+        int code = c == 'h' ? CLI_OK : take_option(&w, c, optarg);
+        if (c == 'h')
+            return print_help();
+        if (code != CLI_OK)
+            return code;
+    }
+    return run(&w, argv + optind, argc - optind);
 }

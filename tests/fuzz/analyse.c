@@ -1,5 +1,6 @@
 /* See fuzz.h: every analysis and every output format, for any trace. */
 #include "fuzz.h"
+#include "present/parquet/tables.h"
 
 static void averages(const mtp_trace *t, bool by_shape, bool by_stack)
 {
@@ -93,6 +94,22 @@ static void digest(const mtp_trace *t)
     mtp_digest_destroy(all);
 }
 
+/* Every table of Parquet. */
+static void tables(const mtp_trace *t)
+{
+    mtp__parquet_source source, *s = &source;
+    fuzz_text out = {0};
+    MUST(mtp__parquet_source_init(s, t) == MTP_OK);
+#define X(table, rows)                                                                                       \
+    MUST(mtp__parquet_write(&mtp__parquet_##table, s, (rows), fuzz_sink, &out) == MTP_OK);                   \
+    MUST(out.length > 12 && memcmp(out.bytes, "PAR1", 4) == 0 &&                                             \
+         memcmp(out.bytes + out.length - 4, "PAR1", 4) == 0);                                                \
+    fuzz_text_free(&out);
+    MTP__PARQUET_TABLE_LIST(X)
+#undef X
+    mtp__parquet_source_fini(s);
+}
+
 void fuzz_analyse(const mtp_trace *t)
 {
     fuzz_text out = {0};
@@ -116,6 +133,7 @@ void fuzz_analyse(const mtp_trace *t)
     events(t);
     findings(t);
     digest(t);
+    tables(t);
     MUST(mtp_report_write(&t, 1, NULL, fuzz_sink, &out) == MTP_OK);
     fuzz_text_free(&out);
 }

@@ -90,6 +90,15 @@ static mtp_status give_report(const caller *c)
                             NULL);
 }
 
+static mtp_status give_parquet(const caller *c)
+{
+    char path[64];
+    mtp_status status = mtp_export_parquet(trace, "/dev/null", (const mtp_parquet_options *)c);
+    snprintf(path, sizeof path, "%s",
+             mtp_last_error()); /* options that are fine meet a folder that is none */
+    return status == MTP_E_IO && strncmp(path, "/dev/null", 9) == 0 ? MTP_OK : status;
+}
+
 static mtp_status give_open(const caller *c)
 {
     mtp_trace *made = NULL;
@@ -149,6 +158,7 @@ static const struct filled {
     FILLED(mtp_cut_options, process, give_cut, MTP_CUT_OPTIONS_INIT),
     FILLED(mtp_export_options, user, give_export, MTP_EXPORT_OPTIONS_INIT),
     FILLED(mtp_report_options, device, give_report, MTP_REPORT_OPTIONS_INIT),
+    FILLED(mtp_parquet_options, rank, give_parquet, MTP_PARQUET_OPTIONS_INIT),
     FILLED(mtp_open_options, max_memory, give_open, MTP_OPEN_OPTIONS_INIT),
     FILLED(mtp_stack_provider, user, give_provider, {sizeof(mtp_stack_provider), no_frames, no_text, NULL}),
     FILLED(mtp_live_options, alone, give_live, MTP_LIVE_OPTIONS_INIT),

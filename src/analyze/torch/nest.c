@@ -103,7 +103,7 @@ static void sum_more(mtp__walk *w, mtp__sum *s, const frame *f, const extra *x)
     }
     if (w->work.p != NULL)
         ((uint32_t *)w->work.p)[f->span] = x->work;
-    if (w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
+    if (!w->only_sums && w->g->t->category[f->span] == MTP__CATEGORY_CPU_OP) {
         cost c = cost_of(w, f->key, f->span);
         int64_t self = mtp__minus(mtp__duration(w->g->t, f->span), f->child_ns);
         s->flops += c.flops;
@@ -243,7 +243,7 @@ static inline __attribute__((always_inline)) bool begin(mtp__walk *w, stack *k, 
     }
     if (__builtin_expect(k->depth == k->room, 0) && !stack_grow(k, full))
         return false;
-    if (__builtin_expect(w->each, 0))
+    if (__builtin_expect(w->parent.p != NULL, 0))
         ((uint32_t *)w->parent.p)[span] = k->depth > 0 ? k->at[k->depth - 1].span + 1 : 0;
     frame *f = &k->at[k->depth];
     f->end = end;
@@ -343,10 +343,10 @@ static bool make_scratch(mtp__walk *w)
            (!(w->exact || w->each) || mtp__scratch_make(&w->self_us, t->span_count, sizeof(double))) &&
            (!(w->exact || w->each) || w->launched->us.p == NULL ||
             mtp__scratch_make(&w->device_us, t->span_count, 2 * sizeof(double))) &&
-           (!w->each || mtp__scratch_make(&w->parent, t->span_count, sizeof(uint32_t))) &&
+           (!w->each || w->only_sums || mtp__scratch_make(&w->parent, t->span_count, sizeof(uint32_t))) &&
            (!w->each || w->bytes == NULL ||
             mtp__scratch_make(&w->self_memory, t->span_count, 2 * sizeof(int64_t))) &&
-           (!w->each || w->launched->us.p == NULL ||
+           (!w->each || w->only_sums || w->launched->us.p == NULL ||
             mtp__scratch_make(&w->work, t->span_count, sizeof(uint32_t)));
 }
 

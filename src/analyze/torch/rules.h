@@ -248,6 +248,7 @@ typedef struct mtp__walk {
     bool exact;               /* mtp__exact_sums will compute the sums in us: keep what it needs */
     bool flops;               /* requested when recording */
     bool each;                /* results for each event are kept, below */
+    bool only_sums;           /* with each: neither parent nor work, nor FLOPs in the sums */
     mtp__scratch row;         /* out: uint32_t by span: row + 1; 0: not an event, or absorbed */
     mtp__scratch self_us;     /* out, if exact or each: double by span */
     mtp__scratch device_us;   /* out, like self_us, if device work is linked: double[2]: total, self */

@@ -242,6 +242,12 @@ class _KinetoProfile:
         (torch has no such thing). With a schedule it shows the last cycle, with acc_events all cycles."""
         self._ready("exporting a report").trace.report(path, os.path.basename(os.fspath(path)))
 
+    def export_parquet(self, folder: Any, job: str | None = None, rank: int | None = None) -> None:
+        """Writes tables that DuckDB, Spark, pandas and others read, over the traces of many ranks and jobs (docs/fleet.md; torch has
+        no such thing): folder/TABLE/job=JOB/rank=RANK/TABLE.parquet. job and rank: by default those of the recording's
+        metadata, else "trace" and 0."""
+        self._ready("exporting Parquet").trace.parquet(folder, job, -1 if rank is None else rank)
+
     def export_stacks(self, path: Any, metric: str = "self_cpu_time_total") -> None:
         """Writes folded stacks for flame graphs, a line per event as torch does; metric: self_cpu_time_total or
         self_cuda_time_total. `mtprof stacks` on an exported trace merges them, and shows the ops."""

@@ -274,6 +274,23 @@ static PyObject *trace_memory_page(PyObject *self, PyObject *args)
     return mtpn_none(status);
 }
 
+static PyObject *trace_parquet(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    const mtp_trace *trace = ((mtpn_trace *)self)->trace;
+    mtp_parquet_options options = MTP_PARQUET_OPTIONS_INIT;
+    long long rank = -1;
+    if (!PyArg_ParseTuple(args, "O&|zL:parquet", PyUnicode_FSConverter, &path, &options.job, &rank))
+        return NULL;
+    options.rank = rank;
+    mtp_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = mtp_export_parquet(trace, PyBytes_AS_STRING(path), &options);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    return mtpn_none(status);
+}
+
 static PyObject *trace_explain(PyObject *self, PyObject *args)
 {
     mtp_words_options words = MTP_WORDS_OPTIONS_INIT;
@@ -558,6 +575,8 @@ int mtpn_trace_init(PyObject *module)
          PyDoc_STR("execution_trace(path): write Chakra JSON.")},
         {"explain", trace_explain, METH_VARARGS,
          PyDoc_STR("explain(budget=0, json=False): what stands out, in words, or as JSON.")},
+        {"parquet", trace_parquet, METH_VARARGS,
+         PyDoc_STR("parquet(folder, job, rank): write Parquet tables; job None, rank -1: of the trace.")},
         {"report", trace_report, METH_VARARGS, PyDoc_STR("report(path, name): write the HTML report.")},
         {"memory_page", trace_memory_page, METH_VARARGS,
          PyDoc_STR("memory_page(path, name, device): its page of memory alone.")},
