@@ -395,6 +395,17 @@ void mtp_run_metadata(const char *key, const char *json)
     errno = error;
 }
 
+void mtp_run_rank(const char *backend, int rank, int world)
+{
+    mtp__facts facts;
+    char json[MTP__FACTS_JSON];
+    mtp__facts_read(&facts);
+    facts.rank = rank;
+    facts.world = world;
+    mtp__facts_write(&facts, strlen(backend) < 64 ? backend : "", json);
+    mtp_run_metadata("distributedInfo", json);
+}
+
 void mtp_run_python(const mtp_stack_provider *provider)
 {
     run.has_python = true;
