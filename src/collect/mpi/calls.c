@@ -77,8 +77,10 @@ static int run(const mtp__mpi_call *call, mtp__word *a, void *real, uint32_t nam
     uint64_t own[8] = {0};
     mtp__mpi_describe(&t, call, a, c, sequence);
     uint64_t id = call->request > 0 ? mtp__mpi_request_next() : 0;
-    if (id > 0)
+    if (id > 0) {
         mtp__mpi_put_number(&t, "Request", (int64_t)id);
+        mtp__mpi_put(&t, ", \"Is asynchronized op\": true");
+    }
     if (call->status > 0 && AT(call->status) == mtp__mpi.status_ignore)
         AT(call->status) = (mtp__word)own;
     mtp_token token = mtp__mpi_begin(name, &t);

@@ -79,7 +79,11 @@ static void tell_one(mtp__mpi_text *t, const char *what, const mtp__mpi_pending 
     mtp__mpi_put_bytes(t, p->args, (size_t)(of - p->args));
     mtp__mpi_put(t, what);
     mtp__mpi_put(t, "\", \"Of\": \"");
-    mtp__mpi_put_bytes(t, of, (size_t)(p->args + p->n - of));
+    static const char async[] = ", \"Is asynchronized op\": true"; /* the wait is not */
+    size_t left = (size_t)(p->args + p->n - of), last = sizeof async - 1;
+    if (left > last && memcmp(of + left - last, async, last) == 0)
+        left -= last;
+    mtp__mpi_put_bytes(t, of, left);
 }
 
 static void tell_many(mtp__mpi_text *t, const waiting *w)
