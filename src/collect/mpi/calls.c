@@ -76,9 +76,11 @@ static int run(const mtp__mpi_call *call, mtp__word *a, void *real, uint32_t nam
     mtp__mpi_text t;
     uint64_t own[8] = {0};
     mtp__mpi_describe(&t, call, a, c, sequence);
-    uint64_t id = call->request > 0 ? mtp__mpi_request_next() : 0;
-    if (id > 0) {
-        mtp__mpi_put_number(&t, "Request", (int64_t)id);
+    mtp__mpi_pending *made = call->request > 0 ? mtp__mpi_request_new() : NULL;
+    if (made != NULL) {
+        made->type = type_of(call, a), made->comm = c;
+        made->is_open = is_open(call, a), made->is_persistent = call->starts_later;
+        mtp__mpi_put_number(&t, "Request", (int64_t)made->id);
         mtp__mpi_put(&t, ", \"Is asynchronized op\": true");
     }
     if (call->status > 0 && AT(call->status) == mtp__mpi.status_ignore)
@@ -89,11 +91,10 @@ static int run(const mtp__mpi_call *call, mtp__word *a, void *real, uint32_t nam
         (is_open(call, a) || is_short(call, a, (const void *)AT(call->status))))
         mtp__mpi_message(c, (const void *)AT(call->status), type_of(call, a));
     mtp_scope_end(token);
-    if (code == 0 && id > 0) {
-        mtp__mpi_pending made = {.id = id, .type = type_of(call, a), .comm = c};
-        made.is_open = is_open(call, a), made.is_persistent = call->starts_later;
-        mtp__mpi_request_add(mtp__mpi_handle_at((const void *)AT(call->request), 0), &t, &made);
-    }
+    if (made != NULL)
+        mtp__mpi_request_add(
+            made, code == 0 ? mtp__mpi_handle_at((const void *)AT(call->request), 0) : mtp__mpi.request_null,
+            &t);
     return code;
 }
 

@@ -109,6 +109,7 @@ void mtp__comms_release(void);
 /* ------------------------------------------------------------------------------------------- spans and their args */
 
 typedef struct mtp__mpi_text {
+    int64_t sequence; /* shown as "Seq" if the text begins with MTP_ARGS_NUMBERED; -1: none */
     char at[2048];
     size_t n;
 } mtp__mpi_text;
@@ -169,14 +170,17 @@ typedef struct mtp__mpi_pending {
     mtp__word handle, type;
     mtp__comm *comm;
     uint64_t id;
+    int64_t sequence;            /* of the call; -1: none */
     bool is_persistent, is_open; /* is_open: a receive from anybody, or with any tag */
     size_t n;
     char args[1024]; /* of the call that made it, without its "Collective name" */
 } mtp__mpi_pending;
 
-uint64_t mtp__mpi_request_next(void); /* a number for one */
-/* what: id, type, comm, is_open and is_persistent are set. */
-void mtp__mpi_request_add(mtp__word handle, const mtp__mpi_text *args, const mtp__mpi_pending *what);
+/* The record of a request that is about to be made. Its number is used again when it is over: what is said of it is then
+ * often the same as before, and recorded once. NULL: out of memory. */
+mtp__mpi_pending *mtp__mpi_request_new(void);
+void mtp__mpi_request_add(mtp__mpi_pending *p, mtp__word handle,
+                          const mtp__mpi_text *args);                /* takes ownership */
 bool mtp__mpi_request_get(mtp__word handle, mtp__mpi_pending *copy); /* false: not known */
 void mtp__mpi_request_done(mtp__word handle); /* it has completed; a persistent one stays */
 void mtp__mpi_request_gone(mtp__word handle);

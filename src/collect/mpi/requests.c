@@ -37,32 +37,43 @@ bool mtp__mpi_requests_any(void)
     return __atomic_load_n(&requests.count, __ATOMIC_RELAXED) > 0;
 }
 
-uint64_t mtp__mpi_request_next(void)
+mtp__mpi_pending *mtp__mpi_request_new(void)
 {
-    return __atomic_add_fetch(&requests.last, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&requests.lock);
+    mtp__mpi_pending *p = requests.spare;
+    if (p != NULL)
+        requests.spare = p->next;
+    else if ((p = malloc(sizeof *p)) != NULL)
+        p->id = ++requests.last;
+    pthread_mutex_unlock(&requests.lock);
+    return p;
 }
 
-void mtp__mpi_request_add(mtp__word handle, const mtp__mpi_text *args, const mtp__mpi_pending *what)
+static void give_back(mtp__mpi_pending *p)
 {
-    if (handle == mtp__mpi.request_null)
-        return;
-    pthread_mutex_lock(&requests.lock);
-    mtp__mpi_pending **at = find(handle), *p = *at;
-    if (p == NULL) {
-        p = requests.spare != NULL ? requests.spare : malloc(sizeof *p);
-        if (p == NULL)
-            goto unlock;
-        if (p == requests.spare)
-            requests.spare = p->next;
-        p->next = NULL;
-        *at = p;
-        __atomic_fetch_add(&requests.count, 1, __ATOMIC_RELAXED);
-    }
-    p->handle = handle, p->type = what->type, p->comm = what->comm, p->id = what->id;
-    p->is_open = what->is_open, p->is_persistent = what->is_persistent;
+    p->next = requests.spare;
+    requests.spare = p;
+}
+
+/* A request of before that has the same handle has ended in a way that we did not see. */
+void mtp__mpi_request_add(mtp__mpi_pending *p, mtp__word handle, const mtp__mpi_text *args)
+{
+    p->handle = handle;
+    p->sequence = args->sequence;
     p->n = args->n < sizeof p->args ? args->n : 0;
     memcpy(p->args, args->at, p->n);
-unlock:
+    pthread_mutex_lock(&requests.lock);
+    if (handle == mtp__mpi.request_null) {
+        give_back(p);
+    } else {
+        mtp__mpi_pending **at = find(handle), *before = *at;
+        p->next = before != NULL ? before->next : NULL;
+        *at = p;
+        if (before != NULL)
+            give_back(before);
+        else
+            __atomic_fetch_add(&requests.count, 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_unlock(&requests.lock);
 }
 
@@ -82,8 +93,7 @@ static void drop(mtp__word handle, bool always)
     mtp__mpi_pending **at = find(handle), *p = *at;
     if (p != NULL && (always || !p->is_persistent)) {
         *at = p->next;
-        p->next = requests.spare;
-        requests.spare = p;
+        give_back(p);
         __atomic_fetch_sub(&requests.count, 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&requests.lock);

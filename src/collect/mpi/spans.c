@@ -42,6 +42,7 @@ uint32_t mtp__mpi_name(const char *name, uint32_t *known)
 mtp_token mtp__mpi_begin(uint32_t name, const mtp__mpi_text *args)
 {
     mtp_op op = MTP_OP_INIT(name);
+    op.sequence = args != NULL ? args->sequence : -1;
     __atomic_store_n(&used, true, __ATOMIC_RELAXED);
     op.args = args != NULL && args->n > 0 ? args->at : NULL;
     mtp_op_begin(&op);
@@ -356,14 +357,13 @@ void mtp__mpi_describe(mtp__mpi_text *t, const mtp__mpi_call *call, const mtp__w
                        uint64_t sequence)
 {
     t->n = 0;
-    mtp__mpi_put(t, MTP_ARGS_MEMBERS);
+    t->sequence = sequence > 0 ? (int64_t)sequence : -1;
+    mtp__mpi_put(t, sequence > 0 ? MTP_ARGS_NUMBERED : MTP_ARGS_MEMBERS);
     if (c != NULL)
         mtp__mpi_put_bytes(t, c->prefix, c->prefix_length);
     mtp__mpi_put(t, "\"Collective name\": \"");
     mtp__mpi_put(t, call->what);
     mtp__mpi_put(t, "\"");
-    if (sequence > 0)
-        mtp__mpi_put_number(t, "Seq", (int64_t)sequence);
     if (c == NULL || call->form == MTP__MPI_PLAIN)
         return;
     put_peers(t, call, a, c);
@@ -384,7 +384,7 @@ void mtp__mpi_describe(mtp__mpi_text *t, const mtp__mpi_call *call, const mtp__w
 void mtp__mpi_message(const mtp__comm *c, const void *status, mtp__word type)
 {
     static uint32_t name;
-    mtp__mpi_text t = {.n = 0};
+    mtp__mpi_text t = {.sequence = -1};
     int source, tag, bytes = -1, elements = -1;
     memcpy(&source, (const char *)status + mtp__mpi.source_at, sizeof source);
     memcpy(&tag, (const char *)status + mtp__mpi.tag_at, sizeof tag);

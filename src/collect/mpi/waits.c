@@ -68,7 +68,9 @@ static void tell_one(mtp__mpi_text *t, const char *what, const mtp__mpi_pending 
         if (memcmp(p->args + i, key, sizeof key - 1) == 0)
             name = p->args + i;
     t->n = 0;
+    t->sequence = p->sequence;
     if (name == NULL) {
+        t->sequence = -1;
         mtp__mpi_put(t, MTP_ARGS_MEMBERS);
         mtp__mpi_put(t, key);
         mtp__mpi_put(t, what);
@@ -116,6 +118,7 @@ static void describe(mtp__mpi_text *t, waiting *w)
             last = i;
         }
     t->n = 0;
+    t->sequence = -1;
     if (known == 1 && w->n == 1 && mtp__mpi_request_get(w->handle[last], &p))
         tell_one(t, w->call->what, &p);
     else
@@ -187,7 +190,7 @@ static int take(int which, mtp__word *a)
 {
     const wait_call *call = &calls[which];
     waiting w = {.call = call, .a = a, .is_wanted = mtp__mpi_wanted()};
-    mtp__mpi_text t = {.n = 0};
+    mtp__mpi_text t = {.sequence = -1};
     mtp_token token = 0;
     void *real = mtp__mpi_real_of(&reals[which], call->pmpi);
     if (real == NULL)
