@@ -186,16 +186,14 @@ static void finish(const waiting *w)
             ended(w, index[k], k);
 }
 
-static int take(int which, mtp__word *a)
+static int wait_for(int which, void *real, mtp__word *a)
 {
     const wait_call *call = &calls[which];
-    waiting w = {.call = call, .a = a, .is_wanted = mtp__mpi_wanted()};
-    mtp__mpi_text t = {.sequence = -1};
+    mtp__mpi_text t;
     mtp_token token = 0;
-    void *real = mtp__mpi_real_of(&reals[which], call->pmpi);
-    if (real == NULL)
-        return MTP__MPI_ERR_OTHER;
-    if (mtp__mpi.name == NULL || !(w.is_wanted || mtp__mpi_requests_any()) || !look(&w))
+    waiting w; /* is large: not all of it is set */
+    w.call = call, w.a = a, w.is_wanted = mtp__mpi_wanted(), w.any_open = false, w.statuses = NULL;
+    if (!look(&w))
         return mtp__mpi_apply(real, call->words, a);
     if (w.is_wanted) {
         describe(&t, &w);
@@ -210,6 +208,16 @@ static int take(int which, mtp__word *a)
         free(w.handle);
     free(w.statuses);
     return code;
+}
+
+static int take(int which, mtp__word *a)
+{
+    void *real = mtp__mpi_real_of(&reals[which], calls[which].pmpi);
+    if (real == NULL)
+        return MTP__MPI_ERR_OTHER;
+    if (mtp__mpi.name == NULL || !(mtp__mpi_wanted() || mtp__mpi_requests_any()))
+        return mtp__mpi_apply(real, calls[which].words, a);
+    return wait_for(which, real, a);
 }
 
 #define X(name, words, ...) MTP__MPI_WRAP(name, words, take(CALL_##name, a))

@@ -7,6 +7,7 @@
 #include <torch/csrc/profiler/util.h>
 #include <list>
 #include <mutex>
+#include <unordered_map>
 #include "collect/torch/inputs.h"
 
 namespace
@@ -46,8 +47,9 @@ struct waiting {
     std::string text;
 };
 
-std::mutex lock; /* of the list, and of whether the backend was told */
+std::mutex lock; /* of the list, of the counts, and of whether the backend was told */
 std::list<waiting> calls;
+std::unordered_map<std::string, int64_t> messages; /* so far, by group */
 bool told;
 
 const op_names *find_op(const char *name)
@@ -119,11 +121,16 @@ std::string group_members(c10d::ProcessGroup &group, const std::vector<uint64_t>
     return text + "]\", \"Group size\": " + std::to_string(size);
 }
 
-/* In a collective of Gloo's the number grows by one at each call, which is about to be made. */
+/* Gloo's number of a group grows by one at each call, also of messages, which only some ranks send: those are taken off. The
+ * call is about to be made. */
 std::string sequence_member(c10d::ProcessGroup &group)
 {
     try {
-        return ", \"Seq\": " + std::to_string(group.getSequenceNumberForGroup() + 1);
+        int64_t calls = (int64_t)group.getSequenceNumberForGroup();
+        int64_t &sent = messages[group.getGroupName()];
+        if (sent > calls) /* of a group of this name that is gone */
+            sent = 0;
+        return ", \"Seq\": " + std::to_string(calls - sent + 1);
     } catch (...) {
         return "";
     }
@@ -190,9 +197,13 @@ void called(const at::RecordFunction &call, const op_names &op)
     if (group->getBackendName() != "gloo")
         return;
     sizes s = sizes_of(op, inputs);
+    bool is_message = strcmp(op.shown, "send") == 0 || strcmp(op.shown, "recv") == 0;
     if (calls.size() == kept_most)
         calls.pop_front();
-    calls.push_back({&op, s.tensor.defined() ? s.tensor.unsafeGetTensorImpl() : nullptr, describe(op, *group, inputs, s)});
+    std::string text = describe(op, *group, inputs, s);
+    if (is_message)
+        messages[group->getGroupName()]++;
+    calls.push_back({&op, s.tensor.defined() ? s.tensor.unsafeGetTensorImpl() : nullptr, std::move(text)});
 }
 
 } // namespace
