@@ -374,6 +374,9 @@ typedef struct mtp_op {
 /* args starting with this are members of the event's JSON object: MTP_ARGS_MEMBERS "\"stream\": 0". They must
  * be valid JSON, without the braces. */
 #define MTP_ARGS_MEMBERS "\1"
+/* The same, and one more member: "Seq", which is `sequence`. Args that differ in nothing else are kept once: for calls that
+ * are counted. */
+#define MTP_ARGS_NUMBERED "\2"
 
 MTP_API void mtp__op_begin(mtp_op *op);
 MTP_API void mtp__op_begin_text(mtp_op *op, const char *text, size_t length);

@@ -154,7 +154,7 @@ static void about_collector(const char *what, const char *variable, const char *
 {
     printf("  %-17s ", what);
     if (strcmp(variable, "LD_PRELOAD") == 0 && strpbrk(path, " :") != NULL) {
-        printf("mtprof run --malloc -- PROGRAM\n");
+        printf("mtprof run %s -- PROGRAM\n", strstr(path, "libmtprof_mpi") != NULL ? "--mpi" : "--malloc");
         return;
     }
     printf("%s=", variable);
@@ -191,6 +191,8 @@ void cli_about_devices(void)
         {"src/collect/itt", "libmtprof_itt.so", "ITT programs", "INTEL_LIBITTNOTIFY64"},
         {"src/collect/nvtx", "libmtprof_nvtx.so", "NVTX programs", "NVTX_INJECTION64_PATH"},
         {"src/collect/malloc", "libmtprof_malloc.so", "heap of programs", "LD_PRELOAD"},
+        {"src/collect/mpi", "libmtprof_mpi.so", "MPI programs", "LD_PRELOAD"},
+        {"src/collect/nccl", "libmtprof_nccl.so", "NCCL and RCCL", "NCCL_PROFILER_PLUGIN"},
     };
     for (size_t i = 0; i < sizeof collectors / sizeof *collectors; i++)
         if (cli_find(collectors[i].in_build, CLI_COLLECTORS, collectors[i].name, path))

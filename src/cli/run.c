@@ -15,14 +15,16 @@ static const char help[] =
     "Runs a program and records it and the processes that it starts. Its input, output, exit status and\n"
     "signals are its own. A .py file, or a Python module, is run by python3.\n\n"
     "  -o, --output OUT       default run.mtp; the records of its other processes are in OUT.workers/.\n"
-    "                         OUT may have any suffix of 'mtprof export': run.json.gz\n"
+    "                         OUT may have any suffix of 'mtprof export': run.json.gz. Under mpirun, srun\n"
+    "                         or torchrun each rank has its own: run.r0.mtp; %r in OUT is the rank\n"
     "      --shapes           record the inputs of ops: shapes, types\n"
     "      --memory           record what the program's frameworks allocate and free\n"
     "      --stacks           record the call stack of each op and scope\n"
-    "      --itt, --nvtx, --opencl, --python, --torch, --malloc, and --no-itt ...\n"
+    "      --itt, --nvtx, --opencl, --python, --torch, --malloc, --mpi, --nccl, and --no-itt ...\n"
     "                         what to record: ranges of ITT and NVTX, OpenCL, Python functions, PyTorch's\n"
-    "                         ops, all allocations. By default all but malloc, and Python functions only\n"
-    "                         until the program imports torch\n"
+    "                         ops, all allocations, calls of MPI, NCCL. By default all but malloc, MPI if "
+    "it\n"
+    "                         is used, and Python functions only until the program imports torch\n"
     "      --stream           the default: everything is kept, on disk\n"
     "      --keep-newest      keep the newest records, as many as --budget holds\n"
     "      --budget SIZE      of each process: 256M, 1G. Memory, or the file's size with --keep-newest\n"
@@ -178,15 +180,20 @@ static int end_like(int status)
     return 128 + number;
 }
 
-static int run(const run_options *o, bool is_module)
+static int run(run_options *o, bool is_module)
 {
     run_program program;
+    char output[PATH_MAX];
     run_place place = {.marker = -1, .notes = -1};
     run_ended ended;
     char **environment = NULL;
     int code = run_find(o->program, is_module, &program);
+    if (code == CLI_OK && !o->asked[RUN_mpi])
+        o->use[RUN_mpi] = run_ranks_use_mpi(program.path);
+    if (code == CLI_OK && !run_ranks_name(o, o->output != NULL ? o->output : "run.mtp", output))
+        code = cli_fail(CLI_OUTPUT, "%s: the name is too long", o->output);
     if (code == CLI_OK)
-        code = run_place_take(&place, o->wait ? NULL : o->output != NULL ? o->output : "run.mtp");
+        code = run_place_take(&place, o->wait ? NULL : output);
     if (code == CLI_OK && (environment = run_environment(o, &place)) == NULL)
         code = CLI_INPUT;
     if (code == CLI_OK)
@@ -223,6 +230,7 @@ int cli_run(int argc, char **argv)
         if (code != CLI_OK)
             return code;
     }
+    run_ranks_read(&o);
     o.program = argv + optind - is_module;
     if (is_module)
         o.program[0] = optarg;

@@ -1,6 +1,7 @@
 /* collect/own.c - see own.h. Errors never reach the program: they are printed to stderr, and it continues. */
 #define _GNU_SOURCE
 #include "collect/own.h"
+#include "base/facts.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mtprof.h>
@@ -34,7 +35,13 @@ void mtp__own_records_nothing(const mtp__collector *collector, const char *why)
     reported = true;
 }
 
-/* %p in the name is the process id, so that programs which start others leave a file for each. A relative
+static int rank(void)
+{
+    mtp__facts facts;
+    return mtp__facts_read(&facts) ? facts.rank : 0;
+}
+
+/* %p in the name is the process id, so that programs which start others leave a file for each; %r is the rank. A relative
  * name is resolved now: the program may change its working directory. */
 static bool name_file(const char *pattern)
 {
@@ -44,10 +51,11 @@ static bool name_file(const char *pattern)
         own.out[at++] = '/';
     }
     for (const char *p = pattern; *p != 0; p++) {
-        bool is_process = p[0] == '%' && p[1] == 'p';
+        bool is_process = p[0] == '%' && p[1] == 'p', is_rank = p[0] == '%' && p[1] == 'r';
         int n = is_process ? snprintf(own.out + at, sizeof own.out - at, "%ld", (long)getpid())
+                : is_rank  ? snprintf(own.out + at, sizeof own.out - at, "%d", rank())
                            : snprintf(own.out + at, sizeof own.out - at, "%c", *p);
-        p += is_process;
+        p += is_process || is_rank;
         at += (size_t)n;
         if (at >= sizeof own.out)
             return false;

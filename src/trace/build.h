@@ -53,7 +53,8 @@ void mtp__trace_add_meta_text(mtp_trace *t, const char *key, size_t key_length, 
                               size_t length);
 void mtp__trace_set_meta_text(mtp_trace *t, const char *key, const char *text, size_t length);
 /* The text as a member of an args object: "args": "...". 0 for 0. */
-uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text);
+uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text,
+                              int64_t *sequence); /* sequence: -1 if it is shown in the args */
 
 /* link.c: links device work to what launched it. */
 mtp_status mtp__trace_link(mtp_trace *t);

@@ -242,11 +242,35 @@ void mtp__trace_set_meta_text(mtp_trace *t, const char *key, const char *text, s
         }
 }
 
-uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text)
+/* MTP_ARGS_NUMBERED: the number becomes a member of its own, and is no longer the op's. */
+static uint32_t numbered_args(mtp_trace *t, mtp_text args, int64_t *sequence)
+{
+    static const char key[] = ", \"Seq\": ";
+    char near[768], *joined = near;
+    size_t length = args.length - 1;
+    if (length + sizeof key + 24 > sizeof near)
+        joined = mtp__calloc(1, length + sizeof key + 24);
+    if (joined == NULL) {
+        t->builder->out_of_memory = true;
+        return 0;
+    }
+    memcpy(joined, args.bytes + 1, length);
+    memcpy(joined + length, key, sizeof key - 1);
+    const char *end = mtp__put_i64(joined + length + sizeof key - 1, *sequence);
+    uint32_t id = mtp__trace_text(t, joined, (size_t)(end - joined));
+    if (joined != near)
+        mtp__free(joined);
+    *sequence = -1;
+    return id;
+}
+
+uint32_t mtp__trace_args_text(mtp_trace *t, uint32_t text, int64_t *sequence)
 {
     size_t n;
     mtp_text args = mtp__trace_get_text(t, text);
-    if (args.length > 1 && args.bytes[0] == MTP_ARGS_MEMBERS[0])
+    if (args.length > 1 && args.bytes[0] == MTP_ARGS_NUMBERED[0] && *sequence >= 0)
+        return numbered_args(t, args, sequence);
+    if (args.length > 1 && (args.bytes[0] == MTP_ARGS_MEMBERS[0] || args.bytes[0] == MTP_ARGS_NUMBERED[0]))
         return mtp__trace_text(t, args.bytes + 1, args.length - 1);
     if (args.length == 0)
         return 0;

@@ -523,12 +523,45 @@ static void control_characters_in_given_members_are_escaped(void **state)
     static const char members[] = MTP_ARGS_MEMBERS "\"a\x7f\": \"\xc2\x85 \xe2\x80\xa8 \xc2\xa0\"";
     mtp__track track = {.pid = 1, .tid = 2, .sort_index = INT64_MIN};
     mtp__detail d = MTP__DETAIL_INIT;
-    d.args = mtp__trace_args_text(t, mtp__trace_text(t, members, sizeof members - 1));
+    d.args = mtp__trace_args_text(t, mtp__trace_text(t, members, sizeof members - 1), &d.sequence);
     mtp__trace_add_span(t, mtp__trace_add_track(t, &track), 1, 9, mtp__trace_text(t, "op", 2),
                         MTP__CATEGORY_CPU_OP, 0, mtp__trace_add_detail(t, &d));
     assert_ok(mtp__trace_finish(t));
     char *got = written(t, NULL);
     assert_int_equal(times(got, "\"a\\u007f\": \"\\u0085 \\u2028 \xc2\xa0\""), 1);
+    free(got);
+    mtp_trace_destroy(t);
+}
+
+/* Calls that are counted: the text is recorded once, the number with each. */
+static void a_number_among_the_members_is_not_the_ops(void **state)
+{
+    (void)state;
+    mtp_trace *t;
+    char longer[1200] = MTP_ARGS_NUMBERED "\"name\": \"";
+    size_t n = strlen(longer);
+    memset(longer + n, 'x', 1000);
+    memcpy(longer + n + 1000, "\"", 2);
+    const char *const texts[] = {MTP_ARGS_NUMBERED "\"a\": 1", longer, MTP_ARGS_NUMBERED "\"b\": 2"};
+    const int64_t numbers[] = {7, INT64_MAX, -1};
+    assert_ok(mtp__trace_create(&t));
+    mtp__track track = {.pid = 1, .tid = 2, .sort_index = INT64_MIN};
+    uint32_t row = mtp__trace_add_track(t, &track);
+    for (int i = 0; i < 3; i++) {
+        mtp__detail d = MTP__DETAIL_INIT;
+        d.sequence = numbers[i];
+        d.args = mtp__trace_args_text(t, mtp__trace_text(t, texts[i], strlen(texts[i])), &d.sequence);
+        assert_int_equal(d.sequence, -1);
+        mtp__trace_add_span(t, row, 10 * i + 1, 10 * i + 9, mtp__trace_text(t, "op", 2), MTP__CATEGORY_CPU_OP,
+                            0, mtp__trace_add_detail(t, &d));
+    }
+    assert_ok(mtp__trace_finish(t));
+    char *got = written(t, NULL);
+    assert_int_equal(times(got, "\"a\": 1, \"Seq\": 7"), 1);
+    assert_int_equal(times(got, "x\", \"Seq\": 9223372036854775807"), 1);
+    assert_int_equal(times(got, "\"b\": 2"), 1);
+    assert_int_equal(times(got, "\"Seq\""), 2);
+    assert_int_equal(times(got, "Sequence number"), 0);
     free(got);
     mtp_trace_destroy(t);
 }
@@ -696,6 +729,7 @@ int main(int argc, char **argv)
         TEST(a_step_that_crosses_an_annotation_is_beside_it),
         TEST(spans_that_all_overlap_cost_no_square),
         TEST(control_characters_in_given_members_are_escaped),
+        TEST(a_number_among_the_members_is_not_the_ops),
         TEST(a_million_args_and_names_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ def inherited(folder):
     extra = {line.split("=")[0] for line in set(done.out.splitlines()) - set(lines)}
     check("the_environment_has_our_variables_only", set(lines) - {"LD_PRELOAD="} <= set(done.out.splitlines()) | {"PYTHONPATH="} and
           extra <= {"LD_PRELOAD", "MTPROF_RUN", "MTPROF_RUN_OPTIONS", "PYTHONPATH", "OPENCL_LAYERS", "INTEL_LIBITTNOTIFY64",
-                    "NVTX_INJECTION64_PATH", "ASAN_OPTIONS", "_", "SHLVL", "PWD", "OLDPWD"}, extra)
+                    "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN", "ASAN_OPTIONS", "_", "SHLVL", "PWD", "OLDPWD"}, extra)
     done = run(folder, "sh", "-c", "echo $LD_PRELOAD; echo $PYTHONPATH; echo $NVTX_INJECTION64_PATH; echo $OPENCL_LAYERS",
                LD_PRELOAD="/nowhere/user.so", PYTHONPATH="/users/own", NVTX_INJECTION64_PATH="/users/tool.so", OPENCL_LAYERS="/users/layer.so")
     told = done.out.splitlines()

@@ -279,8 +279,10 @@ static const char *value_of(char **environment, const char *name)
 static void what_the_user_set_stays_in_force(void **state)
 {
     (void)state;
-    run_options o = {
-        .use = {true, true, true, true, true, true}, .steps = "3:5", .budget = 77, .shapes = true};
+    run_options o = {.use = {true, true, true, true, true, true, true, true},
+                     .steps = "3:5",
+                     .budget = 77,
+                     .shapes = true};
     run_place place = {.folder = "/out.workers", .notes_name = "name"};
     setenv("LD_PRELOAD", "", 1);
     setenv("PYTHONPATH", "/theirs", 1);
@@ -291,7 +293,9 @@ static void what_the_user_set_stays_in_force(void **state)
     char **e = run_environment(&o, &place);
     assert_non_null(e);
     assert_string_equal(value_of(e, "LD_PRELOAD"), "/lib/src/collect/run/libmtprof_run.so:"
-                                                   "/lib/src/collect/malloc/libmtprof_malloc.so");
+                                                   "/lib/src/collect/malloc/libmtprof_malloc.so:"
+                                                   "/lib/src/collect/mpi/libmtprof_mpi.so");
+    assert_string_equal(value_of(e, "NCCL_PROFILER_PLUGIN"), "/lib/src/collect/nccl/libmtprof_nccl.so");
     assert_string_equal(value_of(e, "PYTHONPATH"), "/lib/python/mtprof/_run:/theirs");
     assert_contains(value_of(e, "OPENCL_LAYERS"), ":/their/layer");
     assert_string_equal(value_of(e, "NVTX_INJECTION64_PATH"), "/another/tool.so");

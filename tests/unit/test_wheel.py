@@ -143,7 +143,7 @@ def check_file(path, version):
     print(f"# {path.name}: {path.stat().st_size / MEGABYTE:.2f} MB")
     check("the_wheel_of_mtprof_has_at_most_3_mb", path.stat().st_size <= 3 * MEGABYTE, path.stat().st_size)
     ours = {p.relative_to(SOURCE / "src").as_posix() for kind in ("*.py", "*.pyi", "py.typed") for p in (SOURCE / "src/mtprof").rglob(kind)}
-    wanted = ours | {f"mtprof/lib/libmtprof{part}" for part in (".so.0", "_run.so", "_itt.so", "_nvtx.so", "_malloc.so")}
+    wanted = ours | {f"mtprof/lib/libmtprof{part}" for part in (".so.0", "_run.so", "_itt.so", "_nvtx.so", "_malloc.so", "_mpi.so", "_nccl.so")}
     wanted |= {f"mtprof/include/{p.name}" for p in (SOURCE / "include").glob("mtprof*.h")}
     wanted |= {f"mtprof/pytorch/source/collect/torch/{p.name}" for p in (SOURCE / "src/collect/torch").iterdir() if p.suffix in (".cpp", ".h")}
     wanted |= {"mtprof/bin/mtprof", "mtprof/lib/pkgconfig/mtprof.pc", f"mtprof-{version}.data/scripts/mtprof"}

@@ -108,7 +108,7 @@ static bool set_libraries(list *l, const run_options *o)
         RUN_COLLECTOR_LIST(X)
 #undef X
     };
-    char agent[PATH_MAX], path[PATH_MAX], both[2 * PATH_MAX];
+    char agent[PATH_MAX], path[PATH_MAX], all[3 * PATH_MAX];
     if (!cli_find("src/collect/run", CLI_COLLECTORS, "libmtprof_run.so", agent)) {
         cli_fail(CLI_INPUT, "libmtprof_run.so is not installed: reinstall mtprof");
         return false;
@@ -121,7 +121,7 @@ static bool set_libraries(list *l, const run_options *o)
             agent, (unsigned)geteuid());
         return false;
     }
-    snprintf(both, sizeof both, "%s", agent);
+    int n = snprintf(all, sizeof all, "%s", agent);
     for (int i = 0; i < RUN_COLLECTORS; i++) {
         if (!o->use[i] || libraries[i][0] == 0)
             continue;
@@ -136,10 +136,12 @@ static bool set_libraries(list *l, const run_options *o)
             set_unless(l, "NVTX_INJECTION64_PATH", path, names[i]);
         else if (i == RUN_opencl)
             set_before(l, "OPENCL_LAYERS", path);
+        else if (i == RUN_nccl)
+            set_unless(l, "NCCL_PROFILER_PLUGIN", path, names[i]);
         else
-            snprintf(both, sizeof both, "%s:%s", agent, path);
+            n += snprintf(all + n, sizeof all - (size_t)n, ":%s", path);
     }
-    set_before(l, "LD_PRELOAD", both);
+    set_before(l, "LD_PRELOAD", all);
     set_before(l, "ASAN_OPTIONS", "verify_asan_link_order=0"); /* else its programs refuse to start with us */
     return true;
 }

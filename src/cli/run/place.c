@@ -88,17 +88,34 @@ static bool holds_live(const char *path)
     return live;
 }
 
+/* Left by the MPI collector: .rank0. */
+static bool is_mark_of_rank(const char *file)
+{
+    return strncmp(strrchr(file, '/'), "/.rank", 6) == 0;
+}
+
 /* Only what we make: a folder that holds anything else stays. */
 static void remove_folder(const char *path)
 {
     char file[PATH_MAX];
     DIR *folder = opendir(path);
     while (next_file(folder, path, file) != NULL)
-        if (cli_ends(file, ".mtp") || cli_ends(file, "/" MARKER))
+        if (cli_ends(file, ".mtp") || cli_ends(file, "/" MARKER) || is_mark_of_rank(file))
             unlink(file);
     if (folder != NULL)
         closedir(folder);
     rmdir(path);
+}
+
+static void remove_marks(const char *path)
+{
+    char file[PATH_MAX];
+    DIR *folder = opendir(path);
+    while (next_file(folder, path, file) != NULL)
+        if (is_mark_of_rank(file))
+            unlink(file);
+    if (folder != NULL)
+        closedir(folder);
 }
 
 /* ---------------------------------------------------------------------------------------- what was there before */
@@ -209,6 +226,7 @@ static void give_up(run_place *p, bool restore)
     with(p->folder, "/", MARKER, path);
     if (p->marker >= 0)
         unlink(path);
+    remove_marks(p->folder);
     rmdir(p->folder);
     with(p->out, ASIDE, "", path);
     if (restore && !exists(p->out))

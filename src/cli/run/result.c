@@ -237,7 +237,8 @@ static void tell_report(const char *report)
         fprintf(stderr, "report   %s (%.1f MB; opens in a browser)\n", report, (double)st.st_size / 1e6);
 }
 
-static void tell_files(const run_place *place, const found *f, bool of_python, const char *report)
+static void tell_files(const run_options *o, const run_place *place, const found *f, bool of_python,
+                       const char *report)
 {
     struct stat st;
     char json[PATH_MAX];
@@ -249,6 +250,8 @@ static void tell_files(const run_place *place, const found *f, bool of_python, c
     if (others > 0)
         fprintf(stderr, " and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
                 others == 1 ? "" : "es", (double)f->bytes / 1e6 - size);
+    if (o->facts.rank == 0)
+        fprintf(stderr, "; the other %d ranks write beside it", o->facts.world - 1);
     fputc('\n', stderr);
     if (!is_trace(out))
         return;
@@ -335,22 +338,25 @@ void run_result(const run_options *o, run_place *place, const run_ended *ended)
     look(&f, place->folder);
     spool *first = first_of(&f, ended->pid);
     bool is_spool = cli_ends(place->out, ".mtp"), of_python = false;
+    bool quiet = o->facts.rank > 0;                             /* one of many ranks: rank 0 prints */
     const char *from = is_spool ? place->shown : place->folder; /* all of its processes */
-    fputc('\n', stderr);
+    if (!quiet)
+        fputc('\n', stderr);
     if (first != NULL && (!is_spool || name_it(place, first))) {
-        mtp_trace *trace = cli_open(from, &code);
-        if (trace != NULL)
+        mtp_trace *trace = quiet && is_spool ? NULL : cli_open(from, &code);
+        if (trace != NULL && !quiet)
             of_python = run_table(trace, stderr);
         bool good = is_spool || (trace != NULL && convert(place, trace, place->folder));
-        write_report(o, place, good ? trace : NULL, report);
+        write_report(o, place, good && !quiet ? trace : NULL, report);
         mtp_trace_destroy(trace);
         if (good)
             run_place_forget(place);
         if (good && !is_spool)
             delete_spools(&f);
-        tell_end(o, ended, &f);
-        if (good)
-            tell_files(place, &f, of_python, report);
+        if (!quiet || ended->status != 0)
+            tell_end(o, ended, &f);
+        if (good && !quiet)
+            tell_files(o, place, &f, of_python, report);
     } else {
         tell_end(o, ended, &f);
         if (first == NULL && f.live == 0)

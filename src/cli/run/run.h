@@ -3,6 +3,7 @@
 #define MTP_CLI_RUN_RUN_H
 #include <limits.h>
 #include <sys/types.h>
+#include "base/facts.h"
 #include "cli/cli.h"
 
 /* What can be recorded. X(name, library in a build tree, library, default); "": no library */
@@ -11,6 +12,8 @@
     X(nvtx, "src/collect/nvtx", "libmtprof_nvtx.so", true)                                                   \
     X(opencl, "src/collect/opencl", "libmtprof_opencl.so", true)                                             \
     X(malloc, "src/collect/malloc", "libmtprof_malloc.so", false)                                            \
+    X(mpi, "src/collect/mpi", "libmtprof_mpi.so", false)                                                     \
+    X(nccl, "src/collect/nccl", "libmtprof_nccl.so", true)                                                   \
     X(python, "", "", true)                                                                                  \
     X(torch, "", "", true)
 enum {
@@ -31,6 +34,7 @@ typedef struct run_options {
     int64_t delay_ns, duration_ns; /* duration 0: to the end */
     const char *steps;             /* "A:B", checked; NULL: all */
     char **program;                /* its arguments, ending with NULL */
+    mtp__facts facts;              /* which rank this is; -1: it is not one of several */
 } run_options;
 
 /* program.c */
@@ -55,6 +59,12 @@ typedef struct run_place {
 /* The environment of the program: a list that ends with NULL. NULL: the reason was printed. */
 char **run_environment(const run_options *options, const run_place *place);
 void run_environment_free(char **environment);
+
+/* ranks.c */
+void run_ranks_read(run_options *options);
+/* The output as this rank names it. false: too long. */
+bool run_ranks_name(const run_options *options, const char *output, char name[PATH_MAX]);
+bool run_ranks_use_mpi(const char *program); /* will the program, or what it launches, use MPI? */
 
 /* link.c: another name for it, if the variables of the program could not hold its own. false: none can be made. */
 bool run_plain_folder(char folder[PATH_MAX]);

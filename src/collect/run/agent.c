@@ -19,10 +19,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/facts.h"
 #include "base/utf8.h"
 #include "collect/run/run.h"
 
 #define LOOK_NS 2000000000u
+#define TOLD_MAX 8
 #define SMALL_BUDGET (4u << 20) /* where address space is limited (ulimit -v) */
 
 static struct {
@@ -40,6 +42,11 @@ static struct {
     bool has_torch;             /* so has its PyTorch */
     uint64_t step;
     mtp_op step_scope;
+    struct {
+        const char *key;
+        char *json;   /* owned */
+    } told[TOLD_MAX]; /* metadata that others learned */
+    size_t told_count;
 } run = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic(const mtp_stack_provider *)
@@ -92,6 +99,19 @@ static void quote(const char *text, size_t length, char *out)
     memcpy(out, "\"", 2);
 }
 
+/* What the launcher says; the program may know better. */
+static void describe_rank(mtp_profile *profile)
+{
+    mtp__facts facts;
+    char json[MTP__FACTS_JSON];
+    if (!mtp__facts_read(&facts) || facts.world < 2)
+        return;
+    mtp__facts_write(&facts, "", json);
+    mtp_profile_preset_metadata_json(profile, "distributedInfo", json);
+    mtp__facts_host(json);
+    mtp_profile_preset_metadata_json(profile, "hostname", json);
+}
+
 /* The whole command line: readers show it with the process's rows. */
 static void describe_process(mtp_profile *profile)
 {
@@ -123,6 +143,9 @@ static bool make_profile(uint64_t budget)
     if (mtp_profile_create(&config, &run.profile) != MTP_OK)
         return false;
     describe_process(run.profile);
+    describe_rank(run.profile);
+    for (size_t i = 0; i < run.told_count; i++)
+        mtp_profile_preset_metadata_json(run.profile, run.told[i].key, run.told[i].json);
     return true;
 }
 
@@ -338,6 +361,49 @@ void mtp_run_needed(void)
         begin();
     pthread_mutex_unlock(&run.lock);
     errno = error;
+}
+
+static void keep_metadata(const char *key, char *json)
+{
+    size_t i = 0;
+    while (i < run.told_count && strcmp(run.told[i].key, key) != 0)
+        i++;
+    if (i == TOLD_MAX) {
+        free(json);
+        return;
+    }
+    run.told_count += i == run.told_count;
+    free(run.told[i].json);
+    run.told[i].key = key;
+    run.told[i].json = json;
+}
+
+/* Of the same key, the last one counts in a trace. */
+void mtp_run_metadata(const char *key, const char *json)
+{
+    int error = errno;
+    char *copy = run.pid == getpid() ? strdup(json) : NULL;
+    if (copy != NULL) {
+        pthread_mutex_lock(&run.lock);
+        keep_metadata(key, copy);
+        if (run.profile != NULL)
+            mtp_profile_preset_metadata_json(run.profile, key, json);
+        if (mtp_profile_is_recording(run.profile))
+            mtp_profile_add_metadata_json(run.profile, key, json);
+        pthread_mutex_unlock(&run.lock);
+    }
+    errno = error;
+}
+
+void mtp_run_rank(const char *backend, int rank, int world)
+{
+    mtp__facts facts;
+    char json[MTP__FACTS_JSON];
+    mtp__facts_read(&facts);
+    facts.rank = rank;
+    facts.world = world;
+    mtp__facts_write(&facts, strlen(backend) < 64 ? backend : "", json);
+    mtp_run_metadata("distributedInfo", json);
 }
 
 void mtp_run_python(const mtp_stack_provider *provider)

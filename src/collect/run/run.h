@@ -18,6 +18,11 @@ MTP_API void mtp_run_step(int another);
 MTP_API void mtp_run_note(const char *text);
 /* A collector is here: the process begins to record, if it has not. Programs that hold nothing of ours do not. */
 MTP_API void mtp_run_needed(void);
+/* Metadata of this process's recording, now and when it begins again. json: valid JSON; key: for the life of the process.
+ * The same key again replaces its value. */
+MTP_API void mtp_run_metadata(const char *key, const char *json);
+/* The program's own word on its rank, which counts more than the launcher's. */
+MTP_API void mtp_run_rank(const char *backend, int rank, int world);
 /* Python is here: from now on its stacks are recorded (with --stacks). provider: NULL, or valid for the life of the
  * process. */
 MTP_API void mtp_run_python(const mtp_stack_provider *provider);

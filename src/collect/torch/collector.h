@@ -12,6 +12,8 @@ extern "C" {
 /* What to attach to; without either, ops by name only. */
 #define MTP_TORCH_INPUTS 1u /* PyTorch collects the inputs of each op: needed for shapes */
 #define MTP_TORCH_MEMORY 2u /* allocations and frees of PyTorch's allocators */
+#define MTP_TORCH_COMMS                                                                                      \
+    4u /* group, sequence and sizes of collectives; PyTorch collects the inputs of each op for it */
 
 /* Any thread. Several may attach (`mtprof run`, and a profile inside the program): what any of them asked for is on until
  * it detaches, with the same flags. Ops that are running are not recorded. Returns the flags that took effect. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <atomic>
 #include <mutex>
+#include "collect/torch/comms.h"
 #include "collect/torch/inputs.h"
 
 #define OPEN_MOST 1024     /* open calls of a thread that are remembered */
@@ -129,9 +130,28 @@ std::string keywords_of(const at::RecordFunction &call)
 /* Only programs' and libraries' own calls have keywords, and copying even none of them takes a while. */
 __attribute__((noinline)) void begin_with_keywords(const at::RecordFunction &call, mtp_op *op)
 {
-    std::string keywords = keywords_of(call);
+    std::string keywords = op->args == nullptr ? keywords_of(call) : op->args;
     op->args = keywords.empty() ? nullptr : keywords.c_str();
     mtp_op_begin(op);
+}
+
+std::atomic<bool> comms_are_wanted; /* relaxed: torch.distributed is used */
+
+inline bool is_communication(const char *name)
+{
+    return (name[0] == 'c' && strncmp(name, "c10d::", 6) == 0) || (name[0] == 'g' && strncmp(name, "gloo:", 5) == 0) ||
+           (name[0] == 'r' && strcmp(name, "record_param_comms") == 0);
+}
+
+/* What a collective says of itself, in front of the text that is there. */
+__attribute__((noinline)) std::string communication(const at::RecordFunction &call, const char *name)
+{
+    if (name[0] == 'c') {
+        mtp__torch_comms_called(call);
+        return "";
+    }
+    std::string text = name[0] == 'g' ? mtp__torch_comms_gloo(call) : mtp__torch_comms_param(call);
+    return text.empty() ? text : MTP_ARGS_MEMBERS + text;
 }
 
 inline bool is_aten(const char *name)
@@ -186,6 +206,11 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction &call)
     uint64_t forward = call.forwardThreadId();
     if (forward != 0 && forward < THREADS_MOST)
         op.forward_thread = thread_ids[forward].load(std::memory_order_relaxed);
+    std::string told;
+    if (comms_are_wanted.load(std::memory_order_relaxed) && is_communication(name)) {
+        told = communication(call, name);
+        op.args = told.empty() ? nullptr : told.c_str();
+    }
     if (recording & MTP_WITH_SHAPES)
         begin_with_inputs(state, call, name, &op, recording);
     else if (op.kind == MTP_SCOPE_USER)
@@ -239,7 +264,7 @@ void clock_end(const at::RecordFunction &, at::ObserverContext *)
 
 /* How many asked for it; under attach_lock. */
 struct {
-    unsigned ops, inputs, memory;
+    unsigned ops, inputs, memory, comms;
 } users;
 
 void set(const at::RecordFunctionCallback *callback) /* NULL: none */
@@ -253,7 +278,8 @@ void set(const at::RecordFunctionCallback *callback) /* NULL: none */
 unsigned apply()
 {
     at::RecordFunctionCallback callback(begin, end);
-    callback.needsInputs(users.inputs > 0);
+    comms_are_wanted.store(users.comms > 0, std::memory_order_relaxed);
+    callback.needsInputs(users.inputs + users.comms > 0);
     set(users.ops > 0 ? &callback : nullptr);
     bool with_memory = users.memory > 0 && mtp__torch_memory_attach();
     if (!with_memory)
@@ -274,6 +300,7 @@ unsigned mtp_torch_attach(unsigned flags)
     users.ops++;
     users.inputs += (flags & MTP_TORCH_INPUTS) != 0;
     users.memory += (flags & MTP_TORCH_MEMORY) != 0;
+    users.comms += (flags & MTP_TORCH_COMMS) != 0;
     return apply();
 }
 
@@ -285,6 +312,7 @@ void mtp_torch_detach(unsigned flags)
     users.ops--;
     users.inputs -= (flags & MTP_TORCH_INPUTS) != 0;
     users.memory -= (flags & MTP_TORCH_MEMORY) != 0;
+    users.comms -= (flags & MTP_TORCH_COMMS) != 0;
     apply();
 }
 

@@ -22,12 +22,12 @@ import sys
 import tempfile
 import threading
 
-INPUTS, MEMORY = 1, 2  # MTP_TORCH_*
+INPUTS, MEMORY, COMMS = 1, 2, 4  # MTP_TORCH_*
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # In the source tree, and installed beside the package
 _SOURCE_FOLDERS = (os.path.join(_HERE, "..", ".."), os.path.join(_HERE, "source"))
-_SOURCES = ("ops.cpp", "inputs.cpp", "memory.cpp")
-_HEADERS = ("collector.h", "inputs.h")
+_SOURCES = ("ops.cpp", "inputs.cpp", "memory.cpp", "comms.cpp")
+_HEADERS = ("collector.h", "comms.h", "inputs.h")
 _PUBLIC = ("mtprof.h", "mtprof_trace.h", "mtprof_analysis.h", "mtprof_live.h", "mtprof_digest.h", "mtprof_tools.h")
 _OURS = ("LD_PRELOAD", "PYTHONPATH", "PYTHONSTARTUP", "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "OPENCL_LAYERS")
 _lock = threading.Lock()
@@ -159,14 +159,19 @@ def _compile(torch, compiler, flags, source, libraries, out):
     with tempfile.TemporaryDirectory(dir=os.path.dirname(out), prefix="build-") as work:
         objects = [os.path.join(work, name.replace(".cpp", ".o")) for name in _SOURCES]
 
-        def compile_as(standard):
-            _run_all([[*compiler, standard, *flags, "-c", os.path.join(source, "collect", "torch", name), "-o", made]
+        def compile_as(*standard):
+            _run_all([[*compiler, *standard, *flags, "-c", os.path.join(source, "collect", "torch", name), "-o", made]
                       for name, made in zip(_SOURCES, objects)])
 
-        try:
-            compile_as("-std=c++20")
-        except Unavailable:
-            compile_as("-std=c++17")  # an older compiler, with an older PyTorch
+        ways = (("-std=c++20",), ("-std=c++17",),  # an older compiler, with an older PyTorch
+                ("-std=c++20", "-DMTP_WITHOUT_COMMS"), ("-std=c++17", "-DMTP_WITHOUT_COMMS"))  # one without torch.distributed
+        for way in ways:
+            try:
+                compile_as(*way)
+                break
+            except Unavailable:
+                if way is ways[-1]:
+                    raise
         made = os.path.join(work, "collector.so")
         # libmtprof is found by its soname: whichever is loaded
         _run_all([[*compiler, "-shared", *objects, "-o", made, "-L" + libraries, "-lc10", "-ltorch_cpu", mine]])
@@ -235,11 +240,20 @@ class Attached:
             end()
 
 
+def _is_distributed():
+    """Does this process talk to others, or will it? Launchers say so in the environment."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    try:
+        return int(os.environ.get("WORLD_SIZE", "1")) > 1 or (distributed is not None and distributed.is_available() and distributed.is_initialized())
+    except ValueError:
+        return False
+
+
 def attach(shapes=False, memory=False, quiet=False):
     """From now on PyTorch's ops are recorded, whenever a profile runs. Never raises: kind and why of the result tell what
     happened, and so does a line on stderr if it is not what was asked for."""
     try:
-        library, flags = load(), (INPUTS if shapes else 0) | (MEMORY if memory else 0)
+        library, flags = load(), (INPUTS if shapes else 0) | (MEMORY if memory else 0) | (COMMS if _is_distributed() else 0)
         took = library.mtp_torch_attach(flags)
         if memory and not took & MEMORY and not quiet:
             _say("memory is not recorded: this PyTorch does not report its allocations in a way that we know")

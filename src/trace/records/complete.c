@@ -1,4 +1,5 @@
 /* trace/records/complete.c - completes a trace after the last record was read. */
+#include <stdio.h>
 #include "trace/records/reader.h"
 
 /* A loop ends with step(): the step this begins counts only if something was recorded in it. */
@@ -58,6 +59,21 @@ static int64_t end_unfinished(mtp__reader *r)
     return mtp__ticks_to_ns(&r->dict.line, latest);
 }
 
+/* Times in mtprof.clock_ties are of CLOCK_MONOTONIC: what makes them times of this trace, wherever it is written. */
+static void tell_clock_base(mtp_trace *t)
+{
+    static const char key[] = "mtprof.clock_base_ns";
+    uint32_t ties = mtp__trace_find_text(t, "mtprof.clock_ties");
+    char text[24];
+    for (uint32_t i = 0; ties != 0 && i < t->metadata_count; i++) {
+        if (t->metadata[i].key != ties)
+            continue;
+        int n = snprintf(text, sizeof text, "%lld", (long long)(t->base_ns - t->zero_ns));
+        mtp__trace_add_meta(t, key, sizeof key - 1, text, (size_t)n);
+        return;
+    }
+}
+
 void mtp__reader_complete(mtp__reader *r)
 {
     mtp_trace *t = r->t;
@@ -83,4 +99,5 @@ void mtp__reader_complete(mtp__reader *r)
     mtp__device_describe_all(t, &r->dict);
     t->base_ns = r->dict.line.count > 0 ? r->dict.line.point[0].realtime : 0;
     t->zero_ns = r->dict.line.zero_ns;
+    tell_clock_base(t);
 }

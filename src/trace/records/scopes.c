@@ -49,6 +49,7 @@ static uint32_t begin_detail(mtp__reader *r, const uint64_t *w, uint32_t words, 
         return last->detail;
     d.device = (uint16_t)(w[1] >> 48);
     uint64_t value;
+    uint32_t args = 0;
     for (uint32_t bit; (bit = mtp__payload_next(&p, &value)) != 0;) {
         switch (bit) {
         case MTP__HAS_SEQUENCE:
@@ -71,13 +72,15 @@ static uint32_t begin_detail(mtp__reader *r, const uint64_t *w, uint32_t words, 
             d.flops = value;
             break;
         case MTP__HAS_ARGS:
-            d.args = mtp__trace_args_text(r->t, mtp__id_get(&r->dict.texts, (uint32_t)value));
+            args = mtp__id_get(&r->dict.texts, (uint32_t)value);
             break;
         default:
             *number = value;
             d.number = (uint32_t)value;
         }
     }
+    if (args != 0)
+        d.args = mtp__trace_args_text(r->t, args, &d.sequence);
     uint32_t made = mtp__trace_add_detail(r->t, &d);
     if (last != NULL) {
         memcpy(last->word, w, words * sizeof *w);

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""`mtprof run` as a launcher starts it: each rank has its own files and knows which it is. Speaks TAP."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from programs import check, finish, said
+
+MTPROF, PROGRAM = (os.path.abspath(path) for path in sys.argv[1:3])
+# variables, and what they mean
+LAUNCHERS = {
+    "torchrun": ({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "run 7"},
+                 {"backend": "", "rank": 2, "world_size": 4, "local_rank": 1, "job": "run 7"}),
+    "open_mpi": ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "PMIX_NAMESPACE": "12"},
+                 {"backend": "", "rank": 2, "world_size": 4, "local_rank": 0, "job": "12"}),
+    "hydra": ({"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "2"}, {"backend": "", "rank": 2, "world_size": 4, "local_rank": 2}),
+    "slurm": ({"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "99"},
+              {"backend": "", "rank": 2, "world_size": 4, "local_rank": 0, "job": "99"}),
+    "torchrun_inside_slurm": ({"RANK": "2", "WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "TORCHELASTIC_RUN_ID": "none",
+                               "SLURM_JOB_ID": "99"}, {"backend": "", "rank": 2, "world_size": 4, "job": "99"}),
+}
+NO_RANKS = {
+    "one_of_one": {"RANK": "0", "WORLD_SIZE": "1"},
+    "a_word": {"RANK": "high", "WORLD_SIZE": "4"},
+    "no_size": {"RANK": "3"},
+    "beyond_the_size": {"RANK": "4", "WORLD_SIZE": "4"},
+    "negative": {"RANK": "-1", "WORLD_SIZE": "4"},
+    "huge": {"RANK": "99999999999999999999", "WORLD_SIZE": "4"},
+}
+OURS = ("MTPROF_", "OMPI_", "PMI", "SLURM_", "MPI_LOCAL", "MV2_", "TORCHELASTIC", "PBS_")
+
+
+def run(folder, out, variables):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    return subprocess.run([MTPROF, "run", "-o", out, "--", PROGRAM, "scopes"], cwd=folder, env={**kept, **variables}, capture_output=True,
+                          text=True, errors="replace", timeout=120)
+
+
+def head(spool, folder):
+    out = folder / "shown.json"
+    out.unlink(missing_ok=True)
+    subprocess.run([MTPROF, "export", str(spool), "-o", str(out)], check=False)
+    return json.loads(out.read_text()) if out.exists() else {}
+
+
+def files(folder):
+    return sorted(p.name for p in folder.iterdir() if p.name != "shown.json")
+
+
+def try_launcher(name, variables, expected):
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        done = run(folder, "job.mtp", variables)
+        check(f"{name}_each_rank_has_its_own_file", done.returncode == 0 and files(folder) == ["job.r2.mtp"], f"{files(folder)} {said(done)}")
+        check(f"{name}_only_rank_0_prints", done.stderr == "", done.stderr)
+        told = head(folder / "job.r2.mtp", folder)
+        check(f"{name}_says_which_rank_it_is", told.get("distributedInfo") == expected and told.get("hostname"), told.get("distributedInfo"))
+
+
+def try_names():
+    ranks = LAUNCHERS["torchrun"][0]
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        for out, expected in (("a%r.mtp", "a2.mtp"), ("x.y.mtp", "x.y.r2.mtp"), ("t.json.gz", "t.r2.json.gz"), (".r2.mtp", ".r2.r2.mtp")):
+            done = run(folder, out, ranks)
+            check(f"the_name_{out.replace('%', '')}_gets_a_rank", done.returncode == 0 and expected in files(folder), f"{files(folder)} {said(done)}")
+        done = run(folder, "first.mtp", {**ranks, "RANK": "0"})
+        check("rank_0_prints_and_has_the_report", "written  first.r0.mtp" in done.stderr and "the other 3 ranks" in done.stderr and
+              "first.r0.html" in files(folder), said(done))
+        done = run(folder, "a%r.mtp", {})
+        check("without_ranks_it_is_rank_0", done.returncode == 0 and "a0.mtp" in files(folder), said(done))
+
+
+def main():
+    for name, (variables, expected) in LAUNCHERS.items():
+        try_launcher(name, variables, expected)
+    for name, variables in NO_RANKS.items():
+        with tempfile.TemporaryDirectory() as made:
+            folder = pathlib.Path(made)
+            done = run(folder, "job.mtp", variables)
+            info = head(folder / "job.mtp", folder).get("distributedInfo")
+            check(f"{name}_is_no_rank", done.returncode == 0 and "job.mtp" in files(folder) and info == {"backend": "", "rank": 0, "world_size": 1},
+                  f"{info} {said(done)}")
+    try_names()
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
