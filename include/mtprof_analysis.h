@@ -708,4 +708,6 @@ MTP_API mtp_status mtp_report_points(const char *name, const char *device, const
 #endif
 
 #include <mtprof_live.h>
+
+#include <mtprof_ranks.h>
 #endif

@@ -36,6 +36,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
     X(stacks, "folded stacks, for flame graphs")                                                             \
     X(memory, "memory over time by category, and the blocks alive at the peak")                              \
     X(steps, "time per step: CPU, device, idle")                                                             \
+    X(ranks, "many ranks: who is late, since when and why, and who waits")                                   \
     X(cut, "extract part of a trace: steps, a time range, names, a thread")                                  \
     X(diff, "compare two traces, with a verdict that accounts for noise")                                    \
     X(recover, "rebuild a complete spool from one that is damaged or was left by a crash")                   \
@@ -81,6 +82,10 @@ mtp_trace *cli_open(const char *path, int *code);
 mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
 bool cli_choose_process(const char *text); /* --process: a pid, or "main"; NULL: all. false: neither */
 uint64_t cli_chosen_process(void);         /* the pid; 0: all */
+
+/* Reads the traces of a job's ranks; prints why not, and returns the exit code. */
+int cli_ranks_open(char **paths, int count, uint32_t threads, mtp_ranks **out);
+bool cli_parse_threads(const char *text, uint32_t *threads); /* false: the reason was printed */
 
 /* The output: write to the sink, then cli_close. path NULL or "-": standard output. */
 typedef struct cli_out {

@@ -34,6 +34,7 @@ typedef struct mtp__meeting {
     uint32_t first, count; /* of the seen */
     uint32_t root;         /* index of a rank; UINT32_MAX: unknown, or none */
     uint32_t kind;         /* mtp__meeting_kind */
+    int64_t when;          /* the caller's */
 } mtp__meeting;
 
 typedef struct mtp__tie {
