@@ -2,7 +2,7 @@
 """Writes the traces of a distributed job that never ran, in Kineto's spelling: for each rank host operators, launches, kernels
 and NCCL's kernels with their args. Each rank has a clock of its own; from one step on, one rank is late.
 
-    make_ranks.py OUT [--ranks 64] [--events 20000000] [--steps 60] [--straggler 37] [--since 20] [--late-ms 3]
+    make_ranks.py OUT [--ranks 64] [--events 20000000] [--steps 60] [--straggler 37] [--since 20] [--late-ms 30]
                   [--offset-ms 50] [--drift-ppm 20] [--jobs 2] [--suffix .json.gz]
 
 OUT/truth.json.txt has what was planted: offsets and drifts, to be added to a rank's times, relative to rank 0.
@@ -16,7 +16,7 @@ import random
 
 BUCKETS = 10  # all-reduces in a step
 BASE = 1_790_000_000_000_000_000  # Unix time of the first instant
-KERNEL_NS = 18_000
+KERNEL_NS = 400_000
 OP_NS = 4_000  # between launches
 SIZES = [4_000_000, 1_000_000, 16_000_000]
 
@@ -25,7 +25,7 @@ def simulate(o):
     """True times: per step its start; per step and bucket when each rank enters, and leaves."""
     chance = random.Random(o.seed)
     units = o.units
-    start, steps = 1_000_000, []
+    start, steps = 1_000_000_000, []
     for step in range(o.steps):
         enter = [[0] * o.ranks for _ in range(BUCKETS)]
         leave = [[0] * o.ranks for _ in range(BUCKETS)]
@@ -136,7 +136,7 @@ def main():
     for name, value in (("ranks", 64), ("events", 20_000_000), ("steps", 60), ("straggler", 37), ("since", 20), ("jobs", 2),
                         ("seed", 1), ("first-step", 10)):
         p.add_argument("--" + name, type=int, default=value)
-    for name, value in (("late-ms", 3.0), ("offset-ms", 50.0), ("drift-ppm", 20.0)):
+    for name, value in (("late-ms", 30.0), ("offset-ms", 50.0), ("drift-ppm", 20.0)):
         p.add_argument("--" + name, type=float, default=value)
     p.add_argument("--suffix", default=".json.gz")
     o = p.parse_args()

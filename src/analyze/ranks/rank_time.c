@@ -143,10 +143,14 @@ bool mtp__rank_steps(mtp__rank_view *v)
     if (!good)
         return false;
     qsort(k->steps, k->step_count, sizeof *k->steps, by_begin);
-    uint32_t kept = 1; /* overlapping ones are not steps of one program */
-    for (uint32_t i = 1; i < k->step_count; i++)
-        if (k->steps[i].start_ns >= k->steps[kept - 1].end_ns)
-            k->steps[kept++] = k->steps[i];
+    uint32_t kept = 1;
+    for (uint32_t i = 1; i < k->step_count; i++) {
+        mtp_rank_step *before = &k->steps[kept - 1], now = k->steps[i];
+        if (now.start_ns < before->start_ns + (before->end_ns - before->start_ns) / 2)
+            continue; /* not the steps of one program */
+        before->end_ns = before->end_ns < now.start_ns ? before->end_ns : now.start_ns; /* times are rounded */
+        k->steps[kept++] = now;
+    }
     k->step_count = kept;
     return true;
 }
