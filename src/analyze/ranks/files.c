@@ -36,12 +36,12 @@ static bool is_trace(const char *name)
     return name[0] != '.' && (ends(plain, ".json") || ends(name, ".mtp"));
 }
 
-static mtp_status add(mtp_ranks *r, const char *path)
+static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
 {
     if (!MTP__GROW(r->list, r->room, r->count, (size_t)r->count + 1, 16))
         return MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
     mtp__rank *k = &r->list[r->count];
-    *k = (mtp__rank){.section = MTP__NONE};
+    *k = (mtp__rank){.section = section};
     k->row.file = mtp__ranks_keep(r, path);
     k->row.host = k->row.job = k->row.backend = k->row.problem = "";
     k->row.rank = k->row.world_size = k->row.local_rank = -1;
@@ -51,6 +51,32 @@ static mtp_status add(mtp_ranks *r, const char *path)
         k->row.bytes = (uint64_t)st.st_size;
     r->count++;
     return *k->row.file != 0 ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
+}
+
+/* What mtp_merge wrote. In a folder, it holds files that are beside it, or were. */
+static bool is_job(const char *path)
+{
+    char start[16];
+    int fd = ends(path, ".mtp") ? mtp__open(path, O_RDONLY | O_NONBLOCK, 0) : -1;
+    ssize_t n = fd >= 0 ? mtp__pread(fd, start, sizeof start, 0) : -1;
+    mtp__close(fd);
+    return n > 0 && mtp__job_recognise(start, (size_t)n);
+}
+
+static mtp_status add_job(mtp_ranks *r, const char *path)
+{
+    mtp__job job;
+    mtp_status status = mtp__job_open(path, &job);
+    for (uint32_t i = 0; status == MTP_OK && i < job.rank_count; i++) {
+        status = add(r, path, i);
+        if (status == MTP_OK)
+            r->list[r->count - 1].row.bytes = job.parts[job.ranks[i].first].bytes;
+    }
+    if (status == MTP_OK)
+        mtp__job_close(&job);
+    else
+        MTP_NOTE("%s", path);
+    return status;
 }
 
 /* By name, with numbers in their order: rank2 before rank10. */
@@ -79,7 +105,7 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder)
         int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
         if (is_trace(e->d_name) && n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
             S_ISREG(st.st_mode))
-            status = add(r, path);
+            status = is_job(path) ? MTP_OK : add(r, path, MTP__NONE);
     }
     closedir(dir);
     if (status == MTP_OK && r->count == first)
@@ -97,5 +123,7 @@ mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
         return MTP_FAIL(MTP_E_ARG, "a path is NULL");
     if (stat(path, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
-    return S_ISDIR(st.st_mode) ? add_folder(r, path) : add(r, path);
+    return S_ISDIR(st.st_mode) ? add_folder(r, path)
+           : is_job(path)      ? add_job(r, path)
+                               : add(r, path, MTP__NONE);
 }

@@ -194,12 +194,34 @@ static mtp_status take(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%s: what ranks are compared by", k->row.file);
 }
 
+mtp_status mtp__rank_open(const mtp__rank *k, const mtp_open_options *options, bool placed, mtp_trace **out)
+{
+    mtp__job job;
+    *out = NULL;
+    if (k->section == MTP__NONE) {
+        mtp_status status = mtp_trace_open(k->row.file, options, out);
+        if (status == MTP_OK && placed)
+            mtp__trace_place(*out, k->row.clock_at_ns, k->row.clock_offset_ns, k->row.clock_drift);
+        return status;
+    }
+    mtp_status status = mtp__job_open(k->row.file, &job);
+    if (status == MTP_OK)
+        status = k->section < job.rank_count ? mtp__job_trace(&job, k->section, options, false, out)
+                                             : MTP_FAIL(MTP_E_STATE, "the file was changed meanwhile");
+    if (status == MTP_OK && placed)
+        mtp__trace_place(*out, k->row.clock_at_ns, k->row.clock_offset_ns, k->row.clock_drift);
+    mtp__job_close(&job);
+    if (status != MTP_OK)
+        MTP_NOTE("%s", k->row.file);
+    return status;
+}
+
 mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     mtp_trace *t = NULL;
     options.max_memory = max_memory;
-    mtp_status status = mtp_trace_open(k->row.file, &options, &t);
+    mtp_status status = mtp__rank_open(k, &options, false, &t);
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
         k->unreadable = true;

@@ -148,7 +148,8 @@ bool mtp__rank_steps(mtp__rank_view *v)
         mtp_rank_step *before = &k->steps[kept - 1], now = k->steps[i];
         if (now.start_ns < before->start_ns + (before->end_ns - before->start_ns) / 2)
             continue; /* not the steps of one program */
-        before->end_ns = before->end_ns < now.start_ns ? before->end_ns : now.start_ns; /* times are rounded */
+        before->end_ns =
+            before->end_ns < now.start_ns ? before->end_ns : now.start_ns; /* times are rounded */
         k->steps[kept++] = now;
     }
     k->step_count = kept;

@@ -6,11 +6,11 @@
  *     rank_calls.c  its communication calls
  *     rank_time.c   its steps; intervals of computation and communication
  *     rank_ops.c    own times of its ops, by step
- *     args.c        members of JSON texts
  *     select.c      which of the files are ranks of one job
  *     match.c       the same call on several ranks; clocks (clock.h)
  *     judge.c       who waits, who is late, since when
  *     why.c         what a late rank does differently
+ *     table.c       the table in a job's file
  *     say.c         findings and notes in words
  *
  * A trace is kept only while it is read; an mtp__rank has what ranks are compared by. Its times are Unix time by
@@ -22,6 +22,8 @@
 #include "analyze/ranks/clock.h"
 #include "base/hash_map.h"
 #include "base/intern.h"
+#include "trace/job/job.h"
+#include "trace/json/member.h"
 #include "trace/trace.h"
 
 #define MTP__NO_STEP UINT32_MAX
@@ -122,6 +124,8 @@ mtp_status mtp__ranks_files(mtp_ranks *r, const char *path);
 
 /* rank.c: reads one. A file that cannot be read gets a problem. MTP_E_NOMEM. Several threads, one each. */
 mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory);
+/* Opens it; placed: on the reference's clock. */
+mtp_status mtp__rank_open(const mtp__rank *k, const mtp_open_options *options, bool placed, mtp_trace **out);
 void mtp__rank_fini(mtp__rank *k);
 
 /* What is known of each span while a trace is read. */
@@ -162,12 +166,6 @@ uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t); /* Unix time */
 bool mtp__rank_calls(mtp__rank_view *v);
 bool mtp__rank_times(mtp__rank_view *v);
 bool mtp__rank_ops(mtp__rank_view *v);
-
-/* args.c: in the members of an object (with or without its braces); false: none of that kind. */
-bool mtp__member_whole(mtp_text json, const char *key, int64_t *out);
-bool mtp__member_text(mtp_text json, const char *key,
-                      mtp_text *out);       /* a string's inside, or any other value */
-mtp_text mtp__member_next(mtp_text *array); /* the next value of an array's inside; length 0: no more */
 
 mtp_status mtp__ranks_select(mtp_ranks *r); /* sorts the list, decides what is compared */
 mtp_status mtp__ranks_match(mtp_ranks *r);

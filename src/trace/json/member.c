@@ -1,6 +1,6 @@
-/* analyze/ranks/args.c - members of JSON that our reader has validated and put into its canonical spelling: a span's
- * args, or a value of the metadata. */
-#include "analyze/ranks/ranks.h"
+/* trace/json/member.c - see member.h. */
+#include "trace/json/member.h"
+#include <string.h>
 #include "base/plain.h"
 
 /* The end of the value at p. */
@@ -59,12 +59,16 @@ static bool whole(mtp_text text, int64_t *out)
 {
     size_t i = text.length > 0 && text.bytes[0] == '-';
     int64_t value = 0;
-    if (i == text.length || text.length > 18 + i)
+    bool good = i < text.length;
+    for (; good && i < text.length; i++)
+        good =
+            mtp__is_digit(text.bytes[i]) && !__builtin_mul_overflow(value, 10, &value) &&
+            !__builtin_sub_overflow(value, text.bytes[i] - '0', &value); /* negative numbers reach farther */
+    bool minus = good && text.bytes[0] == '-';
+    if (!good || (!minus && value == INT64_MIN))
         return false;
-    for (; i < text.length && mtp__is_digit(text.bytes[i]); i++)
-        value = value * 10 + (text.bytes[i] - '0');
-    *out = text.bytes[0] == '-' ? -value : value;
-    return i == text.length;
+    *out = minus ? value : -value;
+    return true;
 }
 
 bool mtp__member_text(mtp_text json, const char *key, mtp_text *out)
@@ -83,6 +87,18 @@ bool mtp__member_whole(mtp_text json, const char *key, int64_t *out)
 {
     mtp_text text;
     return mtp__member_text(json, key, &text) && whole(text, out);
+}
+
+bool mtp__member_real(mtp_text json, const char *key, double *out)
+{
+    mtp_text text;
+    char number[64], *end;
+    if (!mtp__member_text(json, key, &text) || text.length == 0 || text.length >= sizeof number)
+        return false;
+    memcpy(number, text.bytes, text.length);
+    number[text.length] = 0;
+    *out = mtp__read_double(number, &end);
+    return *end == 0;
 }
 
 mtp_text mtp__member_next(mtp_text *array)
