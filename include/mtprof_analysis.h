@@ -709,4 +709,6 @@ MTP_API mtp_status mtp_report_points(const char *name, const char *device, const
 
 #include <mtprof_digest.h>
 #include <mtprof_live.h>
+
+#include <mtprof_ranks.h>
 #endif

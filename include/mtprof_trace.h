@@ -44,11 +44,13 @@ typedef struct mtp_open_options {
                         10^8 records take a few MB, except device work; model_bytes is then an estimate */
     uint64_t process; /* only the recording of this pid, or MTP_PROCESS_MAIN; 0: all. Not of JSON, which
                          mtp_trace_cut can reduce to a process */
+    bool by_rank; /* of what mtp_merge wrote: only this rank, on the job's clock; needed if it has several */
+    int64_t rank;
 } mtp_open_options;
 #define MTP_PROCESS_MAIN UINT64_MAX
 #define MTP_OPEN_OPTIONS_INIT                                                                                \
     {                                                                                                        \
-        sizeof(mtp_open_options), NULL, NULL, 0, false, false, 0                                             \
+        sizeof(mtp_open_options), NULL, NULL, 0, false, false, 0, false, 0                                   \
     }
 
 /* Sets the most memory that all calls of this thread together may hold from now on: "2G", "500M", "none";

@@ -567,17 +567,23 @@ int mtp__look_at(const char *path, struct stat *st)
     return socket_fault(EACCES) ? -1 : lstat(path, st);
 }
 
-int mtp__start_thread(void *(*run)(void *arg), void *arg)
+/* The signals that a thread's own code may cause are not blocked. */
+static void own_signals(sigset_t *blocked)
 {
     static const int its_own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < sizeof its_own / sizeof *its_own; i++)
+        sigdelset(blocked, its_own[i]);
+}
+
+int mtp__start_thread(void *(*run)(void *arg), void *arg)
+{
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, before;
     if (fault(MTP__FAULT_THREAD))
         return EAGAIN;
     sigfillset(&all);
-    for (size_t i = 0; i < sizeof its_own / sizeof *its_own; i++)
-        sigdelset(&all, its_own[i]);
+    own_signals(&all);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, THREAD_STACK);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -586,6 +592,43 @@ int mtp__start_thread(void *(*run)(void *arg), void *arg)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
+}
+
+#define SHARED_MAX 64u
+#define SHARED_STACK ((size_t)1 << 20)
+
+typedef struct shared_work {
+    void (*run)(void *arg, bool is_caller);
+    void *arg;
+} shared_work;
+
+static void *run_shared(void *arg)
+{
+    const shared_work *w = arg;
+    w->run(w->arg, false);
+    return NULL;
+}
+
+void mtp__run_threads(unsigned count, void (*run)(void *arg, bool is_caller), void *arg)
+{
+    shared_work work = {run, arg};
+    pthread_t thread[SHARED_MAX];
+    pthread_attr_t attr;
+    sigset_t all, before;
+    unsigned started = 0;
+    sigfillset(&all);
+    own_signals(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, SHARED_STACK);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started + 1 < count && started < SHARED_MAX && !fault(MTP__FAULT_THREAD) &&
+           pthread_create(&thread[started], &attr, run_shared, &work) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    run(arg, true);
+    while (started > 0)
+        pthread_join(thread[--started], NULL);
 }
 
 bool mtp__barrier_register(void)

@@ -93,6 +93,10 @@ int mtp__look_at(const char *path, struct stat *st); /* lstat() */
  * 0, or an error number. Fault: THREAD. */
 int mtp__start_thread(void *(*run)(void *arg), void *arg);
 
+/* Runs `run` on this thread and on up to count - 1 others, with all signals blocked there, and waits for them. Fewer run if
+ * they cannot be started, so the work must be shared, not dealt out. Fault: THREAD. */
+void mtp__run_threads(unsigned count, void (*run)(void *arg, bool is_caller), void *arg);
+
 /* A barrier on every core that runs a thread of this process, by the kernel (membarrier). register: once, before the first
  * one; false: the kernel cannot, or may not. Fault: BARRIER, of register. */
 bool mtp__barrier_register(void);

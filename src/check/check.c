@@ -111,6 +111,10 @@ static mtp_status check_any(mtp_check *c, const char *path, const mtp_open_optio
 {
     mtp__input in;
     mtp_status status = mtp__open_input(path, &in);
+    if (status == MTP_OK && in.is_job)
+        return MTP_FAIL(MTP_E_UNSUPPORTED,
+                        "it holds the files of several ranks; check those, or what 'mtprof merge -o "
+                        "FILE.json.gz' makes of it");
     if (status != MTP_OK)
         return status;
     if (in.format == MTP_FORMAT_RECORDING)

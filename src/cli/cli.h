@@ -37,6 +37,8 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
     X(memory, "memory over time by category, and the blocks alive at the peak")                              \
     X(steps, "time per step: CPU, device, idle")                                                             \
     X(digest, "4 KB for each step of each rank, which add up over ranks and jobs")                                                             \
+    X(ranks, "many ranks: who is late, since when and why, and who waits")                                   \
+    X(merge, "the traces of many ranks as one file, on one clock")                                           \
     X(cut, "extract part of a trace: steps, a time range, names, a thread")                                  \
     X(diff, "compare two traces, with a verdict that accounts for noise")                                    \
     X(recover, "rebuild a complete spool from one that is damaged or was left by a crash")                   \
@@ -70,7 +72,8 @@ bool cli_find_python(char folder[PATH_MAX]); /* the folder of the Python package
 void cli_about_devices(void);
 /* The options of all verbs, at the end of their lists. */
 #define CLI_COMMON_HELP                                                                                      \
-    "      --process PID      only this process, if there are several; main: the main one\n" CLI_MEMORY_HELP
+    "      --process PID      only this process, if there are several; main: the main one\n"                 \
+    "      --rank N           of a file of several ranks (mtprof merge): this one\n" CLI_MEMORY_HELP
 #define CLI_MEMORY_HELP /* of verbs that read no trace that was there before */                              \
     "      --max-memory SIZE  the most memory to use: 2G, 500M, none (see 'mtprof --help')\n"                \
     "  -h, --help\n"
@@ -80,8 +83,14 @@ int cli_help(const char *text);
 /* Opens a trace, with progress on a terminal. NULL: the reason was printed; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
 mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
+bool cli_choose_rank(const char *text); /* --rank: of several in a file; NULL: none. false: not a number */
+bool cli_has_chosen_rank(void);
 bool cli_choose_process(const char *text); /* --process: a pid, or "main"; NULL: all. false: neither */
 uint64_t cli_chosen_process(void);         /* the pid; 0: all */
+
+/* Reads the traces of a job's ranks; prints why not, and returns the exit code. */
+int cli_ranks_open(char **paths, int count, uint32_t threads, mtp_ranks **out);
+bool cli_parse_threads(const char *text, uint32_t *threads); /* false: the reason was printed */
 
 /* The output: write to the sink, then cli_close. path NULL or "-": standard output. */
 typedef struct cli_out {

@@ -1,5 +1,6 @@
 /* cli/info.c - mtprof info: what a trace contains; without one, what this build and machine can do. */
 #include "cli/cli.h"
+#include <string.h>
 #include <time.h>
 
 static const char help[] =
@@ -179,6 +180,41 @@ static void about_trace(const char *path, const mtp_trace *trace, const mtp_trac
     about_losses(i);
 }
 
+typedef struct job {
+    size_t ranks;
+    const char *path;
+} job;
+
+static bool about_rank(void *user, const mtp_rank_row *row)
+{
+    job *j = user;
+    char offset[24], error[24] = "unknown";
+    if (j->ranks++ == 0) {
+        printf("%s%s%s\n  format            ranks of a job, each with its file (--rank N shows one)\n",
+               cli_bold(stdout), j->path, cli_plain(stdout));
+        printf("%s  %6s  %-16s %14s %10s %12s  %-20s %10s  %s%s\n", cli_bold(stdout), "rank", "host", "clock",
+               "drift", "error", "tied by", "size", "file", cli_plain(stdout));
+    }
+    if (row->clock_error_ns >= 0)
+        cli_time((double)row->clock_error_ns / 1e3, error);
+    snprintf(offset, sizeof offset, "%+.3fms", (double)row->clock_offset_ns / 1e6);
+    printf("  %6lld  ", (long long)row->rank);
+    printf("%*s", cli_print_name(row->host, strlen(row->host), 16), "");
+    printf(" %14s %+6.2f ppm %12s  %-20s %7.1f MB  ", offset, row->clock_drift * 1e6, error,
+           mtp_clock_by_text(row->clock_by), (double)row->bytes / 1e6);
+    cli_print_name(row->file, strlen(row->file), 60);
+    putchar('\n');
+    return true;
+}
+
+/* A file of several ranks; false: it is something else. */
+static bool about_job(const char *path)
+{
+    job j = {.path = path};
+    return !cli_has_chosen_rank() && strcmp(path, "-") != 0 && cli_ends(path, ".mtp") &&
+           mtp_job_ranks(path, about_rank, &j) == MTP_OK;
+}
+
 int cli_info(int argc, char **argv)
 {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0, 0, NULL, 0}};
@@ -188,6 +224,8 @@ int cli_info(int argc, char **argv)
         return about_machine();
     if (argc - optind != 1)
         return cli_fail(CLI_USAGE, "expected one trace: 'mtprof info TRACE'");
+    if (about_job(argv[optind]))
+        return CLI_OK;
     mtp_trace_info info = MTP_TRACE_INFO_INIT;
     int code = CLI_OK;
     mtp_trace *trace = cli_open_counted(argv[optind], &code);

@@ -242,6 +242,7 @@ static void print_help(FILE *to)
         "5 not enough memory.\n\n"
         "Options of all verbs:\n\n"
         "  --process PID      only this process of a trace that has several; main: the main one\n"
+        "  --rank N           of a file of several ranks ('mtprof merge' writes them): this one\n"
         "  --max-memory SIZE  the most memory to use (2G, 500M, none). Default: MTPROF_MAX_MEMORY, else\n"
         "                     three quarters of the available memory, but at most 64 times the file's size\n"
         "                     (256M for small files)\n");
@@ -301,13 +302,17 @@ static const char *take_option(const char *option, int *argc, char **argv)
 static bool take_options(int *argc, char **argv)
 {
     const char *size = take_option("--max-memory", argc, argv),
-               *process = take_option("--process", argc, argv);
+               *process = take_option("--process", argc, argv), *rank = take_option("--rank", argc, argv);
     if (size != NULL && *size == 0) {
         cli_fail(CLI_USAGE, "--max-memory needs a size: 2G, 500M or none");
         return false;
     }
     if (mtp_memory_limit(size) != MTP_OK) {
         cli_fail(CLI_USAGE, "%s", mtp_last_error());
+        return false;
+    }
+    if (!cli_choose_rank(rank)) {
+        cli_fail(CLI_USAGE, "--rank '%s': expected the number of a rank ('mtprof info' lists them)", rank);
         return false;
     }
     if (cli_choose_process(process))

@@ -6,7 +6,18 @@
 
 #define TOLD_MAX 8 /* recordings with something missing that are told of one by one */
 
-static uint64_t wanted; /* --process */
+static uint64_t wanted;   /* --process */
+static int64_t rank = -1; /* --rank */
+
+bool cli_choose_rank(const char *text)
+{
+    return text == NULL || (cli_parse_count(text, &rank) && rank >= 0);
+}
+
+bool cli_has_chosen_rank(void)
+{
+    return rank >= 0;
+}
 
 bool cli_choose_process(const char *text)
 {
@@ -148,6 +159,8 @@ static mtp_trace *open_trace(const char *path, bool count_only, int *code)
     options.progress = show_progress;
     options.count_only = count_only;
     options.process = wanted;
+    options.by_rank = rank >= 0;
+    options.rank = rank;
     if (strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
         fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
     mtp_status status = mtp_trace_open(path, &options, &trace);

@@ -5,6 +5,7 @@
 #include "base/abi.h"
 #include "base/error.h"
 #include "record/spool/spool.h"
+#include "trace/job/job.h"
 #include "trace/join/join.h"
 #include "trace/kineto/kineto.h"
 #include "trace/records/from_records.h"
@@ -24,6 +25,14 @@ mtp_status mtp__open_input(const char *path, mtp__input *out)
         return status;
     mtp__budget_fit(mtp__source_total(out->source));
     const void *head = mtp__source_head(out->source, &bytes);
+    if (mtp__job_recognise(head, bytes)) {
+        bool is_file = mtp__source_seekable(out->source) && strcmp(path, "-") != 0;
+        mtp__source_close(out->source);
+        *out = (mtp__input){.format = MTP_FORMAT_RECORDING, .file = path, .is_job = true};
+        return is_file ? MTP_OK
+                       : MTP_FAIL(MTP_E_UNSUPPORTED,
+                                  "several ranks can only be read from a file, not from a pipe");
+    }
     if (!mtp__spool_recognise(head, bytes))
         return MTP_OK;
     bool seekable = mtp__source_seekable(out->source);
@@ -83,6 +92,20 @@ static mtp_status open_several(const char *path, const mtp_open_options *options
     return status;
 }
 
+static mtp_status open_job(const char *path, const mtp_open_options *options, mtp_trace **out)
+{
+    mtp__job job;
+    uint32_t index;
+    mtp_status status = mtp__job_open(path, &job);
+    if (status != MTP_OK)
+        return status;
+    status = mtp__job_choose(&job, options, &index);
+    if (status == MTP_OK)
+        status = mtp__job_trace(&job, index, options, true, out);
+    mtp__job_close(&job);
+    return status;
+}
+
 static mtp_status open_any(const char *path, const mtp_open_options *options, mtp_trace **out)
 {
     mtp__input in;
@@ -93,6 +116,8 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
     status = mtp__open_input(path, &in);
     if (status != MTP_OK)
         return status;
+    if (in.is_job)
+        return open_job(in.file, options, out);
     if (in.format == MTP_FORMAT_RECORDING)
         return open_recording(in.file, options, out);
     status = mtp__kineto_read(in.source, options, 0, out);

@@ -15,7 +15,8 @@ mtp_status mtp__open_begin(const char *path, const mtp_open_options *from, mtp_o
 typedef struct mtp__input {
     mtp_format format;   /* MTP_FORMAT_RECORDING; or _KINETO: JSON, perhaps an execution trace */
     mtp__source *source; /* JSON: owned by the caller; else NULL */
-    const char *file;    /* a spool: its path, borrowed */
+    const char *file;    /* a spool, or a job: its path, borrowed */
+    bool is_job;         /* several ranks (trace/job/job.h) */
 } mtp__input;
 /* Recognises a file's format by its first bytes; "-": standard input. MTP_E_UNSUPPORTED: a spool in a pipe. */
 mtp_status mtp__open_input(const char *path, mtp__input *out);

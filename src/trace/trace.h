@@ -242,6 +242,7 @@ struct mtp_trace {
     uint64_t parent_pid;       /* 0: unknown */
     uint32_t command;          /* text: its command line; 0: unknown */
     int64_t zero_ns;           /* recording: CLOCK_MONOTONIC at ts 0 */
+    uint64_t boot[2];          /* recording: the kernel's boot id; 0: unknown */
     mtp_format format;         /* of what it was read from; see mtp__is_recording */
     bool clock_uncertain;      /* the machine's clocks were unreliable: see mtp_trace_info */
     bool without_times;        /* an execution trace: times only give the order */

@@ -147,6 +147,43 @@ def hta_calls(hta, folder, step):
     }
 
 
+def of_kernels(row, part):
+    return 100 * row[part] / row["kernel_us"]
+
+
+def same_as_hta(analysis, found):
+    """`mtprof ranks` and HTA agree to 0.1 % of the time."""
+    breakdown = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
+    overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")["comp_comm_overlap_pctg"]
+    for rank in found["ranks"]:
+        theirs, ours = breakdown.loc[rank["rank"]], rank["device"]
+        assert abs(theirs["idle_time_pctg"] - of_kernels(ours, "idle_us")) < 0.1
+        assert abs(theirs["compute_time_pctg"] - of_kernels(ours, "compute_us")) < 0.1
+        assert abs(theirs["non_compute_time_pctg"] - of_kernels(ours, "non_compute_us")) < 0.1
+        if rank["overlap"] is not None:
+            assert abs(overlap.loc[rank["rank"]] - 100 * rank["overlap"]) < 0.1
+
+
+@pytest.mark.parametrize("path", REAL, ids=os.path.basename)
+def test_hta_finds_the_same_idle_and_compute_times_in_pytorchs_traces(path, tmp_path):
+    analysis = hta_trace(path, tmp_path / "one")
+    found = json.loads(subprocess.run([program("mtprof"), "ranks", "--json", path], check=True, capture_output=True).stdout)
+    if analysis.get_temporal_breakdown(visualize=False)["kernel_time(us)"][0] < 100:
+        pytest.skip("HTA cuts times to microseconds, and there are only a few")
+    same_as_hta(analysis, found)
+
+
+def test_hta_finds_the_same_overlap_and_idle_times_in_ranks(tmp_path):
+    analysis = pytest.importorskip("hta.trace_analysis", reason="HolisticTraceAnalysis is not installed")
+    subprocess.run([sys.executable, os.path.join(ROOT, "bench", "make_ranks.py"), str(tmp_path / "made"), "--ranks", "4", "--events", "20000",
+                    "--straggler", "2", "--steps", "15", "--since", "5", "--jobs", "1"], check=True, capture_output=True)
+    found = json.loads(subprocess.run([program("mtprof"), "ranks", "--json", str(tmp_path / "made")], check=True,
+                                      capture_output=True).stdout)
+    assert len(found["ranks"]) == 4 and all(0.2 < rank["overlap"] < 1 for rank in found["ranks"])
+    same_as_hta(analysis.TraceAnalysis(trace_files={rank["rank"]: rank["file"] for rank in found["ranks"]}, trace_dir="/",
+                                       include_last_profiler_step=True), found)
+
+
 # These need several processes, communication or CUPTI's counters: PyTorch's own traces lack them, too.
 NEEDS_MORE = {"get_potential_stragglers", "get_cupti_counter_data_with_operators"}
 

@@ -86,7 +86,7 @@ static void own_ids(args *a)
     if (t->category[a->span] == MTP__CATEGORY_PYTHON_FUNCTION && mtp__is_recording(t))
         python_args(a);
     else if (id != 0)
-        NUMBER(a, "External id", id);
+        NUMBER(a, "External id", id + a->w->ids);
     if (mtp__has_external_id(t, a->span) && mtp__is_recording(t))
         NUMBER(a, "Record function id", (uint64_t)a->span + 1);
     if (a->d->event_index != 0)
@@ -288,7 +288,7 @@ static void mindtorch(args *a, bool on_device, int64_t step)
     KEY(a, "step");
     signed_number(a, step);
     if (d->correlation != 0)
-        NUMBER(a, "correlation_id", d->correlation);
+        NUMBER(a, "correlation_id", d->correlation + a->w->ids);
     allocated(a, npu);
 }
 
@@ -339,7 +339,7 @@ void mtp__chrome_span_args(mtp__chrome *w, const mtp__lane *lane, uint32_t span,
     if (is_annotation)
         annotation_place(&a, lane, &t->tracks[lane->track]);
     else if (correlation != 0 || (on_device && is_mindtorch)) /* 0: no launch; HTA expects it */
-        NUMBER(&a, "correlation", correlation);
+        NUMBER(&a, "correlation", correlation != 0 ? correlation + w->ids : 0);
     if (a.d->flops != 0)
         NUMBER(&a, "flops", a.d->flops);
     stack(&a, is_mindtorch);

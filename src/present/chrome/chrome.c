@@ -302,6 +302,8 @@ static void choose_base(mtp__chrome *w)
     wide base = first / DAY_NS * DAY_NS - (first % DAY_NS < 0 ? DAY_NS : 0);
     if (t->span_count + t->memory_count + t->instant_count == 0)
         base = t->base_ns;
+    if (w->job != NULL)
+        base = w->job->base_ns;
     w->base_ns = base < INT64_MIN ? INT64_MIN : base > INT64_MAX ? INT64_MAX : (int64_t)base;
     w->shift = (int64_t)((uint64_t)w->base_ns - (uint64_t)t->base_ns);
     if (base != w->base_ns ||
@@ -335,10 +337,13 @@ static mtp_status write_all(mtp__chrome *w)
     merge m = {.w = w};
     mtp_status status = merge_init(&m);
     if (status == MTP_OK) {
-        mtp__chrome_head(w);
+        if (w->job == NULL)
+            mtp__chrome_head(w);
         merge_run(&m);
-        mtp__chrome_tail(w);
-        w->events = w->events_total;
+        if (w->job == NULL)
+            mtp__chrome_tail(w);
+        if (w->job == NULL)
+            w->events = w->events_total;
         progress(&m);
     }
     mtp__free(m.sources);
@@ -363,15 +368,33 @@ static void writer_fini(mtp__chrome *w)
     mtp__free(w);
 }
 
-mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
-                            void *user)
+/* Ids of the next trace in the file begin above all of this one's. */
+static void pass_ids(mtp__chrome *w)
 {
-    if (trace == NULL || sink == NULL)
-        return MTP_FAIL(MTP_E_ARG, "trace or sink is NULL");
+    const mtp_trace *t = w->t;
+    uint64_t most = (uint64_t)t->span_count + 1;
+    most = w->next_correlation > most ? w->next_correlation : most;
+    most = w->fwdbwd > most ? w->fwdbwd : most;
+    for (uint32_t i = 0; i < t->detail_count; i++) {
+        most = t->details[i].correlation > most ? t->details[i].correlation : most;
+        most = t->details[i].external_id > most ? t->details[i].external_id : most;
+    }
+    for (uint32_t i = 0; i < w->link_count; i++)
+        most = w->links[i].id > most ? w->links[i].id : most;
+    w->job->ids += most;
+    w->job->events = w->events;
+}
+
+static mtp_status write_trace(const mtp_trace *trace, const mtp_export_options *options, mtp__chrome_job *job,
+                              mtp_sink *sink, void *user)
+{
     mtp__chrome *w = mtp__calloc(1, sizeof *w);
     if (w == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a writer");
     w->t = trace;
+    w->job = job;
+    w->ids = job != NULL ? job->ids : 0;
+    w->events = job != NULL ? job->events : 0;
     w->options = (mtp_export_options)MTP_EXPORT_OPTIONS_INIT;
     mtp_status status = MTP__ABI_READ(&w->options, options, mtp_export_options, user);
     w->whole = w->options.whole_microseconds;
@@ -382,6 +405,8 @@ mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *op
         status = prepare(w);
         if (status == MTP_OK)
             status = write_all(w);
+        if (status == MTP_OK && job != NULL)
+            pass_ids(w);
         mtp_status sunk = status == MTP_OK ? mtp__out_finish(&w->out) : status;
         if (status != MTP_OK)
             mtp__free(w->out.buffer);
@@ -389,4 +414,18 @@ mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *op
     }
     writer_fini(w);
     return status;
+}
+
+mtp_status mtp__chrome_part(const mtp_trace *trace, const mtp_export_options *options, mtp__chrome_job *job,
+                            mtp_sink *sink, void *user)
+{
+    return write_trace(trace, options, job, sink, user);
+}
+
+mtp_status mtp_trace_chrome(const mtp_trace *trace, const mtp_export_options *options, mtp_sink *sink,
+                            void *user)
+{
+    if (trace == NULL || sink == NULL)
+        return MTP_FAIL(MTP_E_ARG, "trace or sink is NULL");
+    return write_trace(trace, options, NULL, sink, user);
 }

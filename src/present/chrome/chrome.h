@@ -53,8 +53,23 @@ typedef struct mtp__quoted { /* a text as a JSON string, in the arena */
     uint32_t offset, length; /* length 0: not quoted yet; UINT32_MAX: too long to keep */
 } mtp__quoted;
 
+/* Several traces in one file, one after the other: what tells them apart. */
+typedef struct mtp__chrome_job { /* {0} at first, but for base_ns */
+    int64_t base_ns;
+    int64_t rank;       /* of the trace that is written */
+    mtp__pair_map pids; /* in use in the file */
+    uint32_t next_pid;  /* 0: none was given yet */
+    uint64_t ids;       /* all ids so far are lower */
+    uint64_t events;    /* so far */
+} mtp__chrome_job;
+/* The events of one of them. */
+mtp_status mtp__chrome_part(const mtp_trace *trace, const mtp_export_options *options, mtp__chrome_job *job,
+                            mtp_sink *sink, void *user);
+
 typedef struct mtp__chrome {
-    const mtp_trace *t; /* borrowed */
+    const mtp_trace *t;   /* borrowed */
+    mtp__chrome_job *job; /* borrowed; NULL: the trace is the whole file */
+    uint64_t ids;         /* added to ids, which other traces in the file have too */
     mtp_export_options options;
     mtp__out out;
 

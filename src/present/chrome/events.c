@@ -176,7 +176,7 @@ void mtp__chrome_link(mtp__chrome *w, const mtp__lane *lane, const mtp__link *li
     p = MTP__PUT(p, "{\"ph\": \"");
     *p++ = link->phase;
     p = MTP__PUT(p, "\", \"id\": ");
-    p = mtp__put_u64(p, link->id);
+    p = mtp__put_u64(p, link->id + w->ids);
     p = mtp__put_short(p, lane->text, lane->length);
     p = mtp__chrome_put_time(w, p, ts);
     p = MTP__PUT(p, ", \"cat\": ");

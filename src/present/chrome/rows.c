@@ -11,6 +11,7 @@
 #define DEVICE_PIDS 5000000u /* + index: above Linux's largest pid, and where Kineto sorts devices */
 #define OTHER_PIDS 6000000u
 #define OTHER_TIDS 10000000u
+#define JOB_ROWS 1000         /* processes of a rank, in the order of processes */
 #define WINDOW_SORT 536870912 /* where Kineto sorts it: below all threads */
 
 typedef struct numbering {
@@ -162,6 +163,10 @@ static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
     w->lanes = mtp__calloc((size_t)w->lane_count + 1, sizeof *w->lanes);
     if (w->lanes == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "%u rows", w->lane_count);
+    if (w->job != NULL && w->job->next_pid != 0) { /* numbers that other traces took stay taken */
+        n.pids = w->job->pids;
+        n.next_pid = w->job->next_pid;
+    }
     mtp_status status = number_processes(w, &n);
     if (status == MTP_OK)
         status = number_lanes(w, &n, lanes);
@@ -170,7 +175,12 @@ static mtp_status number_all(mtp__chrome *w, const uint32_t *lanes)
     if (n.no_memory)
         status = MTP_FAIL(MTP_E_NOMEM, "the rows of %u tracks", t->track_count);
     mtp__pair_map_fini(&n.process);
-    mtp__pair_map_fini(&n.pids);
+    if (w->job != NULL) {
+        w->job->pids = n.pids;
+        w->job->next_pid = n.next_pid;
+    } else {
+        mtp__pair_map_fini(&n.pids);
+    }
     mtp__pair_map_fini(&n.tids);
     return status;
 }
@@ -237,15 +247,21 @@ static const mtp__process *process_of(const mtp__chrome *w, const mtp__process_r
 static void process_name(mtp__chrome *w, const mtp__process_row *row, const mtp__process *known)
 {
     mtp__out *o = &w->out;
-    if (known != NULL && known->name != 0) {
-        mtp__chrome_text(w, known->name);
-    } else if (row->pid_text != 0) {
-        mtp__chrome_text(w, row->pid_text);
-    } else {
-        mtp__out_text(o, row->on_device ? "\"device " : "\"process ");
-        mtp__out_i64(o, row->pid);
-        MTP__OUT(o, "\"");
+    mtp_text name =
+        mtp__trace_get_text(w->t, known != NULL && known->name != 0 ? known->name : row->pid_text);
+    MTP__OUT(o, "\"");
+    if (w->job != NULL) {
+        MTP__OUT(o, "rank ");
+        mtp__out_i64(o, w->job->rank);
+        MTP__OUT(o, ": ");
     }
+    if (name.length > 0) {
+        mtp__out_string_inside(o, name.bytes, name.length);
+    } else {
+        mtp__out_text(o, row->on_device ? "device " : "process ");
+        mtp__out_i64(o, row->pid);
+    }
+    MTP__OUT(o, "\"");
 }
 
 /* User metadata is at the top of the file, where readers look; and also here, since users of the MindTorch
@@ -278,6 +294,8 @@ static void process_events(mtp__chrome *w, const mtp__process_row *row, uint64_t
         index = known->sort_index;
     else if (row->on_device && row->pid >= 0 && row->pid < OTHER_PIDS)
         index = DEVICE_PIDS + row->pid;
+    if (w->job != NULL) /* rank by rank, hosts first */
+        index = w->job->rank * JOB_ROWS + (row - w->rows);
     meta_open(w, "process_name", ts, row->out_pid, row->first_tid);
     MTP__OUT(&w->out, "\"name\": ");
     process_name(w, row, known);

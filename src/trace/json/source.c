@@ -30,6 +30,7 @@ struct mtp__source {
     int fd; /* owned unless standard input; -1: memory */
     bool seekable;
     uint64_t offset, total; /* in the file; total 0: unknown */
+    uint64_t from, until;   /* the part of the file that is read */
     const char *memory;     /* borrowed */
     size_t memory_length, piece;
     char *input; /* owned: MTP__SOURCE_BYTES of raw input */
@@ -55,6 +56,8 @@ static ssize_t raw_read(mtp__source *s, void *to, size_t room)
         n = s->piece != 0 && (size_t)n > s->piece ? (ssize_t)s->piece : n;
         memcpy(to, s->memory + s->offset, (size_t)n);
     } else if (s->seekable) {
+        uint64_t left = s->until > s->offset ? s->until - s->offset : 0;
+        room = room < left ? room : (size_t)left;
         n = mtp__pread(s->fd, to, room, s->offset);
     } else {
         MTP__UNCANCELLED;
@@ -238,7 +241,7 @@ static mtp_status recognise(mtp__source *s)
     return MTP_OK;
 }
 
-static mtp_status open_file(mtp__source *s, const char *path)
+static mtp_status open_file(mtp__source *s, const char *path, uint64_t from, uint64_t bytes)
 {
     struct stat st;
     s->fd = strcmp(path, "-") == 0 ? STDIN_FILENO : mtp__open(path, O_RDONLY, 0);
@@ -248,8 +251,9 @@ static mtp_status open_file(mtp__source *s, const char *path)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(EISDIR));
     off_t at = S_ISREG(st.st_mode) ? lseek(s->fd, 0, SEEK_CUR) : -1;
     s->seekable = at >= 0;
-    s->offset = at >= 0 ? (uint64_t)at : 0;
-    s->total = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    s->offset = s->from = at >= 0 ? (uint64_t)at + from : 0;
+    s->until = bytes != 0 ? s->from + bytes : UINT64_MAX;
+    s->total = !S_ISREG(st.st_mode) ? 0 : bytes != 0 ? bytes : (uint64_t)st.st_size;
     if (s->seekable)
         posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return recognise(s);
@@ -257,11 +261,16 @@ static mtp_status open_file(mtp__source *s, const char *path)
 
 mtp_status mtp__source_open(const char *path, mtp__source **out)
 {
+    return mtp__source_open_part(path, 0, 0, out);
+}
+
+mtp_status mtp__source_open_part(const char *path, uint64_t from, uint64_t bytes, mtp__source **out)
+{
     *out = NULL;
     mtp__source *s = mtp__calloc(1, sizeof *s);
     if (s == NULL)
         return MTP_FAIL(MTP_E_NOMEM, "a file to read");
-    mtp_status status = open_file(s, path);
+    mtp_status status = open_file(s, path, from, bytes);
     if (status != MTP_OK) {
         mtp__source_close(s);
         return status;
@@ -325,7 +334,7 @@ mtp_status mtp__source_status(const mtp__source *s)
 
 uint64_t mtp__source_done(const mtp__source *s)
 {
-    return s->offset - (s->held - s->at);
+    return s->offset - s->from - (s->held - s->at);
 }
 
 uint64_t mtp__source_total(const mtp__source *s)

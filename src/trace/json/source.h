@@ -13,6 +13,8 @@ typedef struct mtp__source mtp__source;
 
 /* Fails with MTP_E_IO, MTP_E_FORMAT (empty), MTP_E_NOMEM; *out is then NULL. "-": standard input. */
 mtp_status mtp__source_open(const char *path, mtp__source **out);
+/* The same for `bytes` of a file, from an offset; 0: to its end. */
+mtp_status mtp__source_open_part(const char *path, uint64_t from, uint64_t bytes, mtp__source **out);
 /* Memory: borrowed until close. For tests: returns at most `piece` bytes per read (0: no limit). */
 mtp_status mtp__source_memory(const void *bytes, size_t length, size_t piece, mtp__source **out);
 void mtp__source_close(mtp__source *s); /* NULL is fine */

@@ -265,8 +265,10 @@ static void read_session(mtp__dictionary *d, const uint64_t *w, uint32_t count)
     if (count >= 5)
         memcpy(&d->ticks_per_ns, &w[4], sizeof d->ticks_per_ns);
     t->parent_pid = count > 5 ? w[5] : 0;
-    if (count > 7)
+    if (count > 7) {
         memcpy(d->boot, &w[6], sizeof d->boot);
+        memcpy(t->boot, d->boot, sizeof t->boot);
+    }
 }
 
 static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint32_t count)

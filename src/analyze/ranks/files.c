@@ -1,0 +1,129 @@
+/* analyze/ranks/files.c - the traces that a path names: itself, or those in a folder. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include "analyze/ranks/ranks.h"
+#include "base/error.h"
+#include "base/grow.h"
+#include "base/guard.h"
+#include "base/os.h"
+#include "base/plain.h"
+
+static bool ends(const char *name, const char *with)
+{
+    size_t a = strlen(name), b = strlen(with);
+    return a > b && strcmp(name + a - b, with) == 0;
+}
+
+/* Traces by their names; not what we or PyTorch write beside them. */
+static bool is_trace(const char *name)
+{
+    static const char *const other[] = {".et.json", ".memory.json", ".memory.raw.json"};
+    char plain[NAME_MAX + 1];
+    snprintf(plain, sizeof plain, "%s", name);
+    if (ends(plain, ".gz"))
+        plain[strlen(plain) - 3] = 0;
+    else if (ends(plain, ".zst"))
+        plain[strlen(plain) - 4] = 0;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (ends(plain, other[i]))
+            return false;
+    return name[0] != '.' && (ends(plain, ".json") || ends(name, ".mtp"));
+}
+
+static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
+{
+    if (!MTP__GROW(r->list, r->room, r->count, (size_t)r->count + 1, 16))
+        return MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
+    mtp__rank *k = &r->list[r->count];
+    *k = (mtp__rank){.section = section};
+    k->row.file = mtp__ranks_keep(r, path);
+    k->row.host = k->row.job = k->row.backend = k->row.problem = "";
+    k->row.rank = k->row.world_size = k->row.local_rank = -1;
+    k->row.overlap = -1;
+    struct stat st;
+    if (stat(path, &st) == 0)
+        k->row.bytes = (uint64_t)st.st_size;
+    r->count++;
+    return *k->row.file != 0 ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
+}
+
+/* What mtp_merge wrote. In a folder, it holds files that are beside it, or were. */
+static bool is_job(const char *path)
+{
+    char start[16];
+    int fd = ends(path, ".mtp") ? mtp__open(path, O_RDONLY | O_NONBLOCK, 0) : -1;
+    ssize_t n = fd >= 0 ? mtp__pread(fd, start, sizeof start, 0) : -1;
+    mtp__close(fd);
+    return n > 0 && mtp__job_recognise(start, (size_t)n);
+}
+
+static mtp_status add_job(mtp_ranks *r, const char *path)
+{
+    mtp__job job;
+    mtp_status status = mtp__job_open(path, &job);
+    for (uint32_t i = 0; status == MTP_OK && i < job.rank_count; i++) {
+        status = add(r, path, i);
+        if (status == MTP_OK)
+            r->list[r->count - 1].row.bytes = job.parts[job.ranks[i].first].bytes;
+    }
+    if (status == MTP_OK)
+        mtp__job_close(&job);
+    else
+        MTP_NOTE("%s", path);
+    return status;
+}
+
+/* By name, with numbers in their order: rank2 before rank10. */
+static int by_name(const void *a, const void *b)
+{
+    return strverscmp(((const mtp__rank *)a)->row.file, ((const mtp__rank *)b)->row.file);
+}
+
+static mtp_status add_folder(mtp_ranks *r, const char *folder)
+{
+    MTP__UNCANCELLED;
+    uint32_t first = r->count;
+    int fd = mtp__open(folder, O_RDONLY | O_DIRECTORY, 0);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL) {
+        mtp_status status = MTP_FAIL(MTP_E_IO, "%s: cannot list its files: %s", folder, mtp__reason(errno));
+        mtp__close(fd);
+        return status;
+    }
+    mtp_status status = MTP_OK;
+    size_t length = strlen(folder);
+    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+    for (const struct dirent *e; status == MTP_OK && (e = readdir(dir)) != NULL;) {
+        char path[PATH_MAX];
+        struct stat st;
+        int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
+        if (is_trace(e->d_name) && n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
+            S_ISREG(st.st_mode))
+            status = is_job(path) ? MTP_OK : add(r, path, MTP__NONE);
+    }
+    closedir(dir);
+    if (status == MTP_OK && r->count == first)
+        status = MTP_FAIL(MTP_E_FORMAT, "%s: this folder has no traces (.mtp, .json, .json.gz, .json.zst)",
+                          folder);
+    if (r->count - first > 1)
+        qsort(r->list + first, r->count - first, sizeof *r->list, by_name);
+    return status;
+}
+
+mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
+{
+    struct stat st;
+    if (path == NULL)
+        return MTP_FAIL(MTP_E_ARG, "a path is NULL");
+    if (stat(path, &st) != 0)
+        return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
+    return S_ISDIR(st.st_mode) ? add_folder(r, path)
+           : is_job(path)      ? add_job(r, path)
+                               : add(r, path, MTP__NONE);
+}

@@ -1,0 +1,258 @@
+/* analyze/ranks/judge.c - who waits, and who is late. On the reference's clock, a rank waits in a call until the last
+ * rank has entered; it is late by as much as it enters after the median rank. Both are summed by step. */
+#include <math.h>
+#include <stdlib.h>
+#include "analyze/ranks/ranks.h"
+#include "base/error.h"
+#include "base/os.h"
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* ------------------------------------------------------------------------------------------------- steps */
+
+static uint32_t find_number(const mtp__rank *k, int64_t number)
+{
+    for (uint32_t i = 0; i < k->step_count; i++)
+        if (k->steps[i].number == number)
+            return i;
+    return MTP__NO_STEP;
+}
+
+/* Steps that all ranks have, by their numbers. */
+static bool compare_steps(mtp_ranks *r)
+{
+    const mtp__rank *first = &r->list[0];
+    r->numbers = mtp__calloc((size_t)first->step_count + 1, sizeof *r->numbers);
+    if (r->numbers == NULL)
+        return false;
+    for (uint32_t i = 0; i < first->step_count; i++) {
+        bool all = true;
+        for (uint32_t k = 1; k < r->used && all; k++)
+            all = (i < r->list[k].step_count && r->list[k].steps[i].number == first->steps[i].number) ||
+                  find_number(&r->list[k], first->steps[i].number) != MTP__NO_STEP;
+        if (all && (r->compared_count == 0 || first->steps[i].number > r->numbers[r->compared_count - 1]))
+            r->numbers[r->compared_count++] = first->steps[i].number;
+    }
+    for (uint32_t k = 0; k < r->used; k++) {
+        mtp__rank *rank = &r->list[k];
+        rank->compared = mtp__calloc((size_t)rank->step_count + 1, sizeof *rank->compared);
+        if (rank->compared == NULL)
+            return false;
+        for (uint32_t i = 0; i < rank->step_count; i++) {
+            const int64_t *at =
+                bsearch(&rank->steps[i].number, r->numbers, r->compared_count, sizeof *r->numbers, by_number);
+            rank->compared[i] = at != NULL ? (uint32_t)(at - r->numbers) : MTP__NO_STEP;
+        }
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------- waiting */
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+typedef struct enters {
+    double *enter, *sorted; /* owned */
+} enters;
+
+static void add_late(mtp_ranks *r, const mtp__seen *s, const mtp__call *c, double late, double lost)
+{
+    mtp__rank *k = &r->list[s->rank];
+    if (c->step == MTP__NO_STEP)
+        return;
+    k->steps[c->step].times.late_ns += late > 0 ? (int64_t)late : 0;
+    uint32_t step = k->compared[c->step];
+    if (step == MTP__NO_STEP)
+        return;
+    size_t at = (size_t)s->rank * r->compared_count + step;
+    r->late[at] += late > 0 ? late : 0;
+    r->lost[at] += lost;
+}
+
+static void add_waiting(mtp_ranks *r, const mtp__seen *s, mtp__call *c, double waited)
+{
+    double length = (double)(c->leave - c->enter), open = length > 0 ? 1 - (double)c->hidden / length : 0;
+    waited = fmin(fmax(waited, 0), length);
+    c->waited = (int64_t)waited;
+    if (c->step != MTP__NO_STEP)
+        r->list[s->rank].steps[c->step].times.waiting_ns += (int64_t)(waited * open);
+}
+
+static void judge_meeting(mtp_ranks *r, const mtp__meeting *m, enters *room)
+{
+    const mtp__seen *seen = &r->seen[m->first];
+    int64_t base = mtp__rank_true(r, seen->rank, seen->enter);
+    uint8_t nominal = r->list[seen->rank].calls[seen->call].nominal;
+    for (uint32_t i = 0; i < m->count; i++)
+        room->enter[i] = room->sorted[i] = (double)(mtp__rank_true(r, seen[i].rank, seen[i].enter) - base);
+    qsort(room->sorted, m->count, sizeof *room->sorted, by_value);
+    double last = room->sorted[m->count - 1], second = room->sorted[m->count - 2],
+           median = m->count % 2 != 0 ? room->sorted[m->count / 2]
+                                      : (room->sorted[m->count / 2 - 1] + room->sorted[m->count / 2]) / 2;
+    double root = last;
+    for (uint32_t i = 0; i < m->count; i++)
+        root = seen[i].rank == m->root ? room->enter[i] : root;
+    bool told = false;
+    for (uint32_t i = 0; i < m->count; i++) {
+        mtp__call *c = &r->list[seen[i].rank].calls[seen[i].call];
+        bool is_last = !told && room->enter[i] == last;
+        if (nominal == MTP__MEET_ALL) {
+            add_waiting(r, &seen[i], c, last - room->enter[i]);
+            add_late(r, &seen[i], c, room->enter[i] - median, is_last ? last - second : 0);
+            r->list[seen[i].rank].row.last += is_last;
+            told |= is_last;
+        } else if (nominal == MTP__MEET_FROM_ROOT && m->root != MTP__NONE) {
+            add_waiting(r, &seen[i], c, root - room->enter[i]);
+        } else if (nominal == MTP__MEET_TO_ROOT && seen[i].rank == m->root) {
+            add_waiting(r, &seen[i], c, last - room->enter[i]);
+        } else if (m->kind == MTP__MEET_FROM_ROOT && m->root != MTP__NONE) { /* a message */
+            add_waiting(r, &seen[i], c, root - room->enter[i]);
+        }
+    }
+}
+
+static bool judge_meetings(mtp_ranks *r)
+{
+    uint32_t most = 2;
+    for (uint32_t m = 0; m < r->meeting_count; m++)
+        most = r->meetings[m].count > most ? r->meetings[m].count : most;
+    enters room = {.enter = mtp__calloc(most, sizeof(double)), .sorted = mtp__calloc(most, sizeof(double))};
+    bool good = room.enter != NULL && room.sorted != NULL;
+    for (uint32_t m = 0; m < r->meeting_count && good; m++)
+        judge_meeting(r, &r->meetings[m], &room);
+    mtp__free(room.enter);
+    mtp__free(room.sorted);
+    return good;
+}
+
+/* ----------------------------------------------------------------------------------------------- totals */
+
+#define ADD(to, from, member) (to)->member += (from)->member
+
+static void finish_steps(mtp_ranks *r, uint32_t rank)
+{
+    for (uint32_t i = 0; i < r->list[rank].step_count; i++) {
+        mtp_rank_step *s = &r->list[rank].steps[i];
+        mtp_rank_times *t = &s->times;
+        s->start_ns = mtp__rank_true(r, rank, s->start_ns);
+        s->end_ns = mtp__rank_true(r, rank, s->end_ns);
+        t->waiting_ns = t->waiting_ns < t->exposed_ns ? t->waiting_ns : t->exposed_ns;
+        t->transfer_ns = t->exposed_ns - t->waiting_ns;
+    }
+}
+
+static void find_means(mtp_ranks *r, uint32_t rank)
+{
+    mtp__rank *k = &r->list[rank];
+    mtp_rank_times *mean = &k->row.mean;
+    uint32_t steps = 0;
+    for (uint32_t i = 0; i < k->step_count; i++) {
+        const mtp_rank_times *t = &k->steps[i].times;
+        if (k->compared[i] == MTP__NO_STEP)
+            continue;
+        steps++;
+        ADD(mean, t, wall_ns);
+        ADD(mean, t, compute_ns);
+        ADD(mean, t, comm_ns);
+        ADD(mean, t, exposed_ns);
+        ADD(mean, t, waiting_ns);
+        ADD(mean, t, transfer_ns);
+        ADD(mean, t, copies_ns);
+        ADD(mean, t, idle_ns);
+        ADD(mean, t, late_ns);
+    }
+    k->row.steps = steps;
+    int64_t *const all[] = {&mean->wall_ns,    &mean->compute_ns, &mean->comm_ns,
+                            &mean->exposed_ns, &mean->waiting_ns, &mean->transfer_ns,
+                            &mean->copies_ns,  &mean->idle_ns,    &mean->late_ns};
+    for (size_t i = 0; i < sizeof all / sizeof *all && steps > 0; i++)
+        *all[i] /= steps;
+}
+
+/* Ranks whose communication runs beside their computation do not begin anew after each call: what makes the first of
+ * them late is counted again in the others. Nobody is late by more than others wait. */
+static bool limit_late(mtp_ranks *r)
+{
+    uint32_t n = r->compared_count;
+    int64_t *most = mtp__calloc((size_t)n + 1, sizeof *most),
+            *second = mtp__calloc((size_t)n + 1, sizeof *second);
+    bool good = most != NULL && second != NULL; /* the longest waiting of a step, and the one after it */
+    for (uint32_t k = 0; k < r->used && good; k++)
+        for (uint32_t i = 0; i < r->list[k].step_count; i++) {
+            uint32_t at = r->list[k].compared[i];
+            int64_t waiting = r->list[k].steps[i].times.waiting_ns;
+            if (at == MTP__NO_STEP)
+                continue;
+            second[at] = waiting > most[at] ? most[at] : waiting > second[at] ? waiting : second[at];
+            most[at] = waiting > most[at] ? waiting : most[at];
+        }
+    for (uint32_t k = 0; k < r->used && good; k++)
+        for (uint32_t i = 0; i < r->list[k].step_count; i++) {
+            uint32_t at = r->list[k].compared[i];
+            mtp_rank_times *t = &r->list[k].steps[i].times;
+            if (at == MTP__NO_STEP)
+                continue;
+            int64_t limit = t->waiting_ns == most[at] ? second[at] : most[at];
+            size_t cell = (size_t)k * n + at;
+            t->late_ns = t->late_ns < limit ? t->late_ns : limit;
+            r->late[cell] = fmin(r->late[cell], (double)limit);
+            r->lost[cell] = fmin(r->lost[cell], (double)limit);
+        }
+    mtp__free(most);
+    mtp__free(second);
+    return good;
+}
+
+static bool find_step_time(mtp_ranks *r)
+{
+    double *all = mtp__calloc((size_t)r->used + 1, sizeof *all);
+    if (all == NULL)
+        return false;
+    for (uint32_t k = 0; k < r->used; k++)
+        all[k] = (double)r->list[k].row.mean.wall_ns;
+    qsort(all, r->used, sizeof *all, by_value);
+    r->step_ns = all[r->used / 2];
+    mtp__free(all);
+    return true;
+}
+
+static bool note_steps(mtp_ranks *r)
+{
+    uint32_t most = 0;
+    mtp__words w = {0};
+    for (uint32_t k = 0; k < r->used; k++)
+        most = r->list[k].step_count > most ? r->list[k].step_count : most;
+    if (r->compared_count == 0)
+        mtp__say(&w, "The ranks have no step in common: nothing is compared by step.");
+    else if (r->numbers[0] < 0)
+        mtp__say(&w, "The traces have no steps: each counts as one.");
+    else if (most > r->compared_count)
+        mtp__say(&w, "%u steps are compared that all ranks have, of up to %u.", r->compared_count, most);
+    else
+        return true;
+    return mtp__ranks_note(r, &w);
+}
+
+mtp_status mtp__ranks_judge(mtp_ranks *r)
+{
+    bool good = compare_steps(r);
+    size_t cells = (size_t)r->used * r->compared_count + 1;
+    r->late = good ? mtp__calloc(cells, sizeof *r->late) : NULL;
+    r->lost = good ? mtp__calloc(cells, sizeof *r->lost) : NULL;
+    good = r->late != NULL && r->lost != NULL && judge_meetings(r);
+    for (uint32_t k = 0; k < r->used && good; k++)
+        finish_steps(r, k);
+    good = good && limit_late(r);
+    for (uint32_t k = 0; k < r->used && good; k++)
+        find_means(r, k);
+    good = good && find_step_time(r) && note_steps(r);
+    return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the steps of %u ranks", r->used);
+}

@@ -1,0 +1,335 @@
+/* analyze/ranks/say.c - findings in words: who is the straggler, since when, by what; what waiting costs. */
+#include <math.h>
+#include <stdlib.h>
+#include "analyze/ranks/ranks.h"
+#include "base/error.h"
+#include "base/grow.h"
+#include "base/os.h"
+#include "base/plain.h"
+
+#define LATE_SHARE 0.01    /* of a step: less is not worth a word */
+#define LATE_TIMES 3       /* the median rank's lateness */
+#define SUDDEN 0.35        /* before it began, at most this much of the lateness after */
+#define ALSO 0.5           /* of the straggler's lateness: late together */
+#define WAITING_SHARE 0.05 /* of a step, all ranks together */
+#define EXPOSED_SHARE 0.10
+#define LISTED 8u
+
+static double late_at(const mtp_ranks *r, uint32_t rank, uint32_t step)
+{
+    return r->late[(size_t)rank * r->compared_count + step];
+}
+
+static double mean_late(const mtp_ranks *r, uint32_t rank, uint32_t from, uint32_t to)
+{
+    double sum = 0;
+    for (uint32_t i = from; i < to; i++)
+        sum += late_at(r, rank, i);
+    return to > from ? sum / (to - from) : 0;
+}
+
+/* The step from which on the rank is late: where the means before and after differ most. 0: from the beginning. */
+static uint32_t since(const mtp_ranks *r, uint32_t rank)
+{
+    uint32_t best = 0, n = r->compared_count;
+    double total = 0, before = 0, most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += late_at(r, rank, i);
+    for (uint32_t s = 1; s < n; s++) {
+        before += late_at(r, rank, s - 1);
+        double a = before / s, b = (total - before) / (n - s), gain = (b - a) * (b - a) * s * (n - s);
+        if (b > a && gain > most) {
+            most = gain;
+            best = s;
+        }
+    }
+    return best > 0 && mean_late(r, rank, 0, best) < SUDDEN * mean_late(r, rank, best, n) ? best : 0;
+}
+
+static bool add(mtp_ranks *r, mtp_rank_finding f, mtp__words *title, mtp__words *text)
+{
+    bool good = !title->failed && !text->failed &&
+                MTP__GROW(r->found, r->found_room, r->found_count, (size_t)r->found_count + 1, 8);
+    if (good) {
+        f.title = mtp__ranks_keep(r, title->bytes);
+        f.text = mtp__ranks_keep(r, text->bytes != NULL ? text->bytes : "");
+        f.op = f.op != NULL ? f.op : "";
+        good = *f.title != 0;
+        r->found[r->found_count++] = f;
+    }
+    mtp__free(title->bytes);
+    mtp__free(text->bytes);
+    return good;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* ---------------------------------------------------------------------------------------------- stragglers */
+
+typedef struct late {
+    uint32_t rank, from; /* from: compared step */
+    double each;         /* mean of a step since then */
+    double lost;         /* the job's time in each such step that others waited for it alone */
+    double usual;        /* the median rank's lateness */
+} late;
+
+static bool find_late(const mtp_ranks *r, late *l)
+{
+    double *mean = mtp__calloc((size_t)r->used + 1, sizeof *mean);
+    if (mean == NULL)
+        return false;
+    *l = (late){.rank = MTP__NONE};
+    for (uint32_t k = 0; k < r->used; k++) {
+        mean[k] = mean_late(r, k, 0, r->compared_count);
+        if (l->rank == MTP__NONE || mean[k] > mean[l->rank])
+            l->rank = k;
+    }
+    l->from = since(r, l->rank);
+    l->each = mean_late(r, l->rank, l->from, r->compared_count);
+    for (uint32_t k = 0; k < r->used; k++)
+        mean[k] = mean_late(r, k, l->from, r->compared_count);
+    qsort(mean, r->used, sizeof *mean, by_value);
+    l->usual = mean[(r->used - 1) / 2];
+    for (uint32_t s = l->from; s < r->compared_count; s++)
+        l->lost += r->lost[(size_t)l->rank * r->compared_count + s];
+    l->lost /= r->compared_count - l->from;
+    mtp__free(mean);
+    return true;
+}
+
+/* " for 3.00 ms of each step of 20.1 ms (15%)" */
+static void say_cost(mtp__words *w, const mtp_ranks *r, double ns, bool steps)
+{
+    mtp__say(w, " for ");
+    mtp__say_time(w, ns);
+    mtp__say(w, steps ? " of each step of " : " of ");
+    mtp__say_time(w, r->step_ns);
+    mtp__say(w, " (");
+    mtp__say_share(w, ns / r->step_ns);
+    mtp__say(w, ")");
+}
+
+static void say_calls(mtp__words *w, const mtp__why *y)
+{
+    if (fabs(y->calls - y->usual_calls) < 0.05 * fmax(y->calls, 1)) {
+        mtp__say(w, ", with as many calls");
+        return;
+    }
+    mtp__say(w, ", in %.*f calls instead of %.*f", y->calls < 10 ? 1 : 0, y->calls,
+             y->usual_calls < 10 ? 1 : 0, y->usual_calls);
+}
+
+static void say_what(mtp__words *w, const char *op)
+{
+    if (mtp__has_letters(op, "dataloader"))
+        mtp__say(w, " This is data loading: more workers, or a look at that machine's storage, may help.");
+    else if (strcmp(op, "(between operators)") == 0)
+        mtp__say(w, " That is time of the thread that runs the steps in which no operator ran: preparing "
+                    "data, Python's own "
+                    "code or its garbage collector, or a processor that others use.");
+    else if (mtp__has_letters(op, "gc") && mtp__has_letters(op, "collect"))
+        mtp__say(w, " This is Python's garbage collector.");
+}
+
+static void say_why(mtp__words *w, const mtp_ranks *r, const late *l, const mtp__why *y)
+{
+    double more = y->own - y->usual;
+    if (y->name == 0 || more < 0.1 * l->each) {
+        mtp__say(w, " No operator takes longer there than on other ranks: what it does outside them is not "
+                    "recorded.");
+        return;
+    }
+    mtp_text op = {mtp__ranks_text(r, y->name), strlen(mtp__ranks_text(r, y->name))};
+    mtp__say(w, " It spends ");
+    mtp__say_time(w, more);
+    mtp__say(w, " more per step than the median of the other ranks in ");
+    mtp__say_name(w, op);
+    mtp__say(w, y->on_device ? " on the device (" : " (own time ");
+    mtp__say_time(w, y->own);
+    mtp__say(w, " instead of ");
+    mtp__say_time(w, y->usual);
+    say_calls(w, y);
+    mtp__say(w, ").");
+    say_what(w, op.bytes);
+}
+
+/* Other ranks that are as late: their number; whether they are one machine's, and all of it. */
+static uint32_t late_together(const mtp_ranks *r, const late *l, bool *one_host, mtp__words *list)
+{
+    uint32_t count = 0;
+    const char *host = r->list[l->rank].row.host;
+    *one_host = *host != 0;
+    for (uint32_t k = 0; k < r->used; k++) {
+        bool is_late = mean_late(r, k, l->from, r->compared_count) >= ALSO * l->each;
+        bool same = strcmp(r->list[k].row.host, host) == 0;
+        *one_host = *one_host && is_late == same;
+        if (!is_late)
+            continue;
+        if (count++ < LISTED)
+            mtp__say(list, "%s%lld", count > 1 ? ", " : "", (long long)r->list[k].row.rank);
+        else if (count == LISTED + 1)
+            mtp__say(list, ", ...");
+    }
+    return count;
+}
+
+static bool say_straggler(mtp_ranks *r, const late *l, const mtp__why *y)
+{
+    bool steps = r->numbers[0] >= 0, one_host;
+    mtp_rank_row *row = &r->list[l->rank].row;
+    mtp__words title = {0}, text = {0}, list = {0};
+    uint32_t together = late_together(r, l, &one_host, &list);
+    double cost = together > 1 ? l->each : fmax(l->lost, l->each);
+    if (together > 1 && one_host)
+        mtp__say(&title, "Ranks %s, all of host %s, are stragglers", list.failed ? "" : list.bytes,
+                 row->host);
+    else if (together > 1)
+        mtp__say(&title, "Ranks %s are stragglers", list.failed ? "" : list.bytes);
+    else
+        mtp__say(&title, "Rank %lld%s%s%s is the straggler", (long long)row->rank,
+                 *row->host != 0 ? " (" : "", row->host, *row->host != 0 ? ")" : "");
+    if (l->from > 0)
+        mtp__say(&title, " since step %lld", (long long)r->numbers[l->from]);
+    mtp__say(&title, ": others wait");
+    say_cost(&title, r, cost, steps);
+    mtp__say(&text, "%sank %lld enters communication ", together > 1 ? "The latest, r" : "R",
+             (long long)row->rank);
+    mtp__say_time(&text, l->each);
+    mtp__say(&text, " %safter the median rank; it is the last in %llu of %llu calls.",
+             steps ? "per step " : "", (unsigned long long)row->last, (unsigned long long)row->matched);
+    say_why(&text, r, l, y);
+    if (row->clock_error_ns > 0 && (double)row->clock_error_ns > l->each)
+        mtp__say(&text, " The clocks' proved error is larger than that: likely, but not proved.");
+    title.failed |= list.failed;
+    mtp__free(list.bytes);
+    return add(r,
+               (mtp_rank_finding){.id = "straggler",
+                                  .rank = row->rank,
+                                  .since_step = l->from > 0 ? r->numbers[l->from] : -1,
+                                  .per_step_ns = (int64_t)cost,
+                                  .share = cost / r->step_ns,
+                                  .op = y->name != 0 ? mtp__ranks_text(r, y->name) : "",
+                                  .op_ns = (int64_t)(y->own - y->usual)},
+               &title, &text);
+}
+
+/* Nobody is always late, but somebody is each time. */
+static bool say_turns(mtp_ranks *r, double waiting)
+{
+    mtp__words title = {0}, text = {0};
+    uint32_t ranks = 0;
+    for (uint32_t k = 0; k < r->used; k++)
+        ranks += r->list[k].row.last > 0;
+    mtp__say(&title, "Ranks wait for each other");
+    say_cost(&title, r, waiting, r->numbers[0] >= 0);
+    mtp__say(&text,
+             "No rank is always the last: %u of %u were, in turn. The work of a step varies (inputs of "
+             "different length, "
+             "experts, the host's noise): balance it, or synchronise less often.",
+             ranks, r->used);
+    return add(r,
+               (mtp_rank_finding){.id = "imbalance",
+                                  .rank = -1,
+                                  .since_step = -1,
+                                  .per_step_ns = (int64_t)waiting,
+                                  .share = waiting / r->step_ns},
+               &title, &text);
+}
+
+static bool say_exposed(mtp_ranks *r, double exposed, double waiting, double overlap)
+{
+    mtp__words title = {0}, text = {0};
+    mtp__say(&title, "Communication that no computation hides takes ");
+    mtp__say_time(&title, exposed);
+    mtp__say(&title, r->numbers[0] >= 0 ? " of each step (" : " (");
+    mtp__say_share(&title, exposed / r->step_ns);
+    mtp__say(&title, ")");
+    mtp__say(&text, "Of that, ");
+    mtp__say_time(&text, waiting);
+    mtp__say(&text, " is waiting for ranks that come late, and ");
+    mtp__say_time(&text, exposed - waiting);
+    mtp__say(&text, " the communication itself.");
+    if (overlap >= 0) {
+        mtp__say(&text, " Computation overlaps ");
+        mtp__say_share(&text, overlap);
+        mtp__say(&text, " of all communication.");
+    }
+    return add(r,
+               (mtp_rank_finding){.id = "exposed-communication",
+                                  .rank = -1,
+                                  .since_step = -1,
+                                  .per_step_ns = (int64_t)exposed,
+                                  .share = exposed / r->step_ns},
+               &title, &text);
+}
+
+/* One rank is idle, or computes, far longer than the others without being late: it has less or more to do. */
+static bool say_uneven(mtp_ranks *r)
+{
+    double *compute = mtp__calloc((size_t)r->used + 1, sizeof *compute);
+    if (compute == NULL)
+        return false;
+    uint32_t most = 0, least = 0;
+    for (uint32_t k = 0; k < r->used; k++) {
+        compute[k] = (double)r->list[k].row.mean.compute_ns;
+        most = r->list[k].row.mean.compute_ns > r->list[most].row.mean.compute_ns ? k : most;
+        least = r->list[k].row.mean.compute_ns < r->list[least].row.mean.compute_ns ? k : least;
+    }
+    qsort(compute, r->used, sizeof *compute, by_value);
+    double low = compute[r->used / 10], high = compute[r->used - 1 - r->used / 10],
+           middle = compute[r->used / 2];
+    mtp__free(compute);
+    if (r->used < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
+        return true;
+    mtp__words title = {0}, text = {0};
+    mtp__say(&title, "The work is uneven: ranks compute between ");
+    mtp__say_time(&title, low);
+    mtp__say(&title, " and ");
+    mtp__say_time(&title, high);
+    mtp__say(&title, r->numbers[0] >= 0 ? " in a step" : "");
+    mtp__say(&text,
+             "A tenth of the ranks computes less than that, a tenth more. The least is rank %lld, the most "
+             "rank %lld.",
+             (long long)r->list[least].row.rank, (long long)r->list[most].row.rank);
+    return add(r,
+               (mtp_rank_finding){.id = "uneven-work",
+                                  .rank = r->list[most].row.rank,
+                                  .since_step = -1,
+                                  .per_step_ns = (int64_t)(high - low),
+                                  .share = (high - low) / r->step_ns},
+               &title, &text);
+}
+
+mtp_status mtp__ranks_say(mtp_ranks *r)
+{
+    if (r->used < 2 || r->compared_count == 0 || r->step_ns <= 0)
+        return MTP_OK;
+    double waiting = 0, exposed = 0, overlap = 0;
+    uint32_t overlaps = 0;
+    late l;
+    mtp__why y = {0};
+    for (uint32_t k = 0; k < r->used; k++) {
+        const mtp_rank_row *row = &r->list[k].row;
+        waiting += (double)row->mean.waiting_ns / r->used;
+        exposed += (double)row->mean.exposed_ns / r->used;
+        overlap += row->overlap >= 0 ? row->overlap : 0;
+        overlaps += row->overlap >= 0;
+    }
+    bool good = find_late(r, &l),
+         straggles = good && l.each > LATE_SHARE * r->step_ns && l.each > LATE_TIMES * l.usual;
+    if (straggles) {
+        mtp_status status = mtp__ranks_why(r, l.rank, l.from, &y);
+        if (status != MTP_OK)
+            return status;
+        good = say_straggler(r, &l, &y);
+    } else if (good && waiting > WAITING_SHARE * r->step_ns) {
+        good = say_turns(r, waiting);
+    }
+    if (good && exposed > EXPOSED_SHARE * r->step_ns)
+        good = say_exposed(r, exposed, waiting, overlaps > 0 ? overlap / overlaps : -1);
+    return good && say_uneven(r) ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "findings");
+}

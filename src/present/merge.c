@@ -1,0 +1,352 @@
+/* present/merge.c - the traces of a job's ranks as one file: an archive (trace/job/job.h), or Kineto/Chrome JSON. The
+ * archive is a copy of bytes; JSON needs one trace in memory at a time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include "analyze/ranks/ranks.h"
+#include "base/abi.h"
+#include "base/error.h"
+#include "base/file_out.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/json_out.h"
+#include "base/os.h"
+#include "base/plain.h"
+#include "present/chrome/chrome.h"
+
+#define DAY_NS 86400000000000LL
+#define PIECE ((size_t)1 << 20)
+
+/* ------------------------------------------------------------------------------------------------ archive */
+
+typedef struct part { /* of the new file */
+    const char *file; /* borrowed: where it is now; "": a part of the old job's file */
+    uint64_t from, bytes, offset;
+    uint32_t rank; /* index */
+} part;
+
+typedef struct archive {
+    const mtp_ranks *r;
+    mtp__job old; /* owned: if the ranks were read from such a file */
+    part *parts;  /* owned */
+    char **paths; /* owned, each */
+    uint32_t count, room, path_count, path_room;
+    uint64_t at; /* where the next part begins */
+    uint32_t rank;
+    bool failed; /* out of memory, latched */
+} archive;
+
+static uint64_t align(uint64_t at)
+{
+    return (at + MTP__JOB_ALIGN - 1) / MTP__JOB_ALIGN * MTP__JOB_ALIGN;
+}
+
+static void add_part(archive *a, const char *file, uint64_t from, uint64_t bytes)
+{
+    if (a->failed || !MTP__GROW(a->parts, a->room, a->count, (size_t)a->count + 1, 64)) {
+        a->failed = true;
+        return;
+    }
+    a->parts[a->count++] = (part){file, from, bytes, a->at, a->rank};
+    a->at = align(a->at + bytes);
+}
+
+static bool add_file(void *user, const char *file)
+{
+    archive *a = user;
+    struct stat st;
+    if (stat(file, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return true;
+    if (!MTP__GROW(a->paths, a->path_room, a->path_count, (size_t)a->path_count + 1, 64) ||
+        (a->paths[a->path_count] = mtp__strdup(file)) == NULL)
+        a->failed = true;
+    else
+        add_part(a, a->paths[a->path_count++], 0, (uint64_t)st.st_size);
+    return !a->failed;
+}
+
+static mtp_status list_parts(archive *a)
+{
+    const char *opened = NULL;
+    mtp_status status = MTP_OK;
+    for (a->rank = 0; a->rank < a->r->used && status == MTP_OK && !a->failed; a->rank++) {
+        const mtp__rank *k = &a->r->list[a->rank];
+        if (k->section == MTP__NONE) {
+            uint32_t before = a->count;
+            status = mtp_trace_files(k->row.file, add_file, a);
+            if (status == MTP_OK && !a->failed && a->count == before)
+                status =
+                    MTP_FAIL(MTP_E_UNSUPPORTED, "%s: only files can be put into an archive", k->row.file);
+            continue;
+        }
+        if (opened == NULL || strcmp(opened, k->row.file) != 0) {
+            mtp__job_close(&a->old);
+            status = mtp__job_open(k->row.file, &a->old);
+            opened = k->row.file;
+        }
+        if (status == MTP_OK && k->section >= a->old.rank_count)
+            status = MTP_FAIL(MTP_E_STATE, "%s: the file was changed meanwhile", k->row.file);
+        for (uint32_t i = 0; status == MTP_OK && i < a->old.ranks[k->section].parts; i++) {
+            const mtp__job_part *p = &a->old.parts[a->old.ranks[k->section].first + i];
+            add_part(a, k->row.file, p->offset, p->bytes);
+        }
+    }
+    return a->failed ? MTP_FAIL(MTP_E_NOMEM, "%u files", a->count) : status;
+}
+
+static void put_text(mtp__out *o, const char *key, const char *text)
+{
+    mtp__out_text(o, key);
+    mtp__out_string(o, text, strlen(text));
+}
+
+static void put_number(mtp__out *o, const char *key, int64_t value)
+{
+    mtp__out_text(o, key);
+    mtp__out_i64(o, value);
+}
+
+/* {"by": 3, "at_ns": ..., "offset_ns": ..., "drift": ..., "error_ns": ...} */
+static void put_clock(mtp__out *o, const mtp_rank_row *row)
+{
+    put_number(o, "{\"by\": ", (int64_t)row->clock_by);
+    put_number(o, ", \"at_ns\": ", row->clock_at_ns);
+    put_number(o, ", \"offset_ns\": ", row->clock_offset_ns);
+    MTP__OUT(o, ", \"drift\": ");
+    mtp__out_double(o, row->clock_drift);
+    put_number(o, ", \"error_ns\": ", row->clock_error_ns);
+    MTP__OUT(o, "}");
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static void put_rank(mtp__out *o, const archive *a, uint32_t rank, uint32_t *at)
+{
+    const mtp_rank_row *row = &a->r->list[rank].row;
+    put_number(o, rank > 0 ? ",\n {\"rank\": " : "\n {\"rank\": ", row->rank);
+    put_number(o, ", \"world_size\": ", row->world_size);
+    put_text(o, ", \"host\": ", row->host);
+    put_text(o, ", \"job\": ", row->job);
+    put_text(o, ", \"backend\": ", row->backend);
+    put_number(o, ", \"pid\": ", (int64_t)row->pid);
+    MTP__OUT(o, ", \"clock\": ");
+    put_clock(o, row);
+    MTP__OUT(o, ", \"parts\": [");
+    for (bool any = false; *at < a->count && a->parts[*at].rank == rank; ++*at, any = true) {
+        put_text(o, any ? ", {\"name\": " : "{\"name\": ", base_name(a->parts[*at].file));
+        put_number(o, ", \"offset\": ", (int64_t)a->parts[*at].offset);
+        put_number(o, ", \"bytes\": ", (int64_t)a->parts[*at].bytes);
+        MTP__OUT(o, "}");
+    }
+    MTP__OUT(o, "]}");
+}
+
+typedef struct text { /* {0} is empty */
+    char *bytes;      /* owned */
+    size_t length, room;
+} text;
+
+static bool append(void *user, const void *bytes, size_t length)
+{
+    text *t = user;
+    if (!MTP__GROW(t->bytes, t->room, t->length, t->length + length, 4096))
+        return false;
+    memcpy(t->bytes + t->length, bytes, length);
+    t->length += length;
+    return true;
+}
+
+static mtp_status make_head(const archive *a, text *head)
+{
+    mtp__out o;
+    const mtp_ranks *r = a->r;
+    uint32_t at = 0;
+    mtp_status status = mtp__out_init(&o, append, head);
+    if (status != MTP_OK)
+        return status;
+    put_text(&o, "{\"version\": 1, \"made by\": ", mtp_version());
+    MTP__OUT(&o, ",\n\"ranks\": [");
+    for (uint32_t k = 0; k < r->used; k++)
+        put_rank(&o, a, k, &at);
+    MTP__OUT(&o, "],\n\"notes\": [");
+    for (uint32_t i = 0; i < r->note_count; i++)
+        put_text(&o, i > 0 ? ",\n " : "\n ", r->notes[i]);
+    MTP__OUT(&o, "]}\n");
+    status = mtp__out_finish(&o);
+    return status == MTP_E_IO ? MTP_FAIL(MTP_E_NOMEM, "a table of %u ranks", r->used) : status;
+}
+
+static bool pad(mtp_file *to, uint64_t from, uint64_t until)
+{
+    static const char zero[MTP__JOB_ALIGN];
+    return until == from || mtp_file_sink(to, zero, (size_t)(until - from));
+}
+
+static mtp_status copy(const part *p, mtp_file *to)
+{
+    int fd = mtp__open(p->file, O_RDONLY | O_NONBLOCK, 0);
+    char *piece = mtp__calloc(1, PIECE);
+    mtp_status status = fd < 0          ? MTP_FAIL(MTP_E_IO, "%s: %s", p->file, mtp__reason(errno))
+                        : piece == NULL ? MTP_FAIL(MTP_E_NOMEM, "a buffer")
+                                        : MTP_OK;
+    for (uint64_t at = 0; at < p->bytes && status == MTP_OK && !mtp__file_failed(to);) {
+        size_t want = p->bytes - at < PIECE ? (size_t)(p->bytes - at) : PIECE;
+        ssize_t n = mtp__pread(fd, piece, want, p->from + at);
+        if (n <= 0)
+            status = MTP_FAIL(MTP_E_IO, "%s: %s", p->file, n == 0 ? "it became shorter" : mtp__reason(errno));
+        else
+            mtp_file_sink(to, piece, (size_t)n);
+        at += n > 0 ? (uint64_t)n : 0;
+    }
+    mtp__free(piece);
+    mtp__close(fd);
+    return status;
+}
+
+static void put_little(unsigned char *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (unsigned char)(v >> 8 * i);
+}
+
+static mtp_status write_archive(const archive *a, mtp_file *to)
+{
+    text head = {0};
+    unsigned char start[32] = MTP__JOB_MAGIC;
+    mtp_status status = make_head(a, &head);
+    if (status == MTP_OK) {
+        put_little(start + 16, head.length);
+        put_little(start + 24, mtp__hash_bytes(head.bytes, head.length));
+        mtp_file_sink(to, start, sizeof start);
+        mtp_file_sink(to, head.bytes, head.length);
+        pad(to, sizeof start + head.length, align(sizeof start + head.length));
+    }
+    mtp__free(head.bytes);
+    for (uint32_t i = 0; i < a->count && status == MTP_OK && !mtp__file_failed(to); i++) {
+        status = copy(&a->parts[i], to);
+        pad(to, a->parts[i].bytes, align(a->parts[i].bytes));
+    }
+    return status;
+}
+
+static mtp_status merge_archive(const mtp_ranks *r, mtp_file *to)
+{
+    archive a = {.r = r};
+    mtp_status status = list_parts(&a);
+    if (status == MTP_OK)
+        status = write_archive(&a, to);
+    for (uint32_t i = 0; i < a.path_count; i++)
+        mtp__free(a.paths[i]);
+    mtp__free(a.paths);
+    mtp__free(a.parts);
+    mtp__job_close(&a.old);
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------------------- JSON */
+
+/* The day in which the job begins, as in other files of ours. */
+static int64_t base_of(const mtp_ranks *r)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t k = 0; k < r->used; k++) {
+        int64_t at = mtp__rank_true(r, k, r->list[k].row.first_ns);
+        first = at < first ? at : first;
+    }
+    first -= first > INT64_MIN + DAY_NS + 1000000 ? 1000000 : 0; /* marks may come before the first span */
+    return first / DAY_NS * DAY_NS - (first % DAY_NS < 0 ? DAY_NS : 0);
+}
+
+static mtp_status json_head(const mtp_ranks *r, int64_t base, mtp_sink *sink, void *user)
+{
+    mtp__out o;
+    const mtp_rank_row *first = &r->list[0].row;
+    int64_t world = first->world_size > 0 ? first->world_size : (int64_t)r->used;
+    mtp_status status = mtp__out_init(&o, sink, user);
+    if (status != MTP_OK)
+        return status;
+    put_text(&o,
+             "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [],\n  \"distributedInfo\": {\"backend\": ",
+             first->backend);
+    put_number(&o, ", \"rank\": ", first->rank);
+    put_number(&o, ", \"world_size\": ", world);
+    if (*first->job != 0)
+        put_text(&o, ", \"job\": ", first->job);
+    MTP__OUT(&o, ", \"ranks\": [");
+    for (uint32_t k = 0; k < r->used; k++)
+        put_number(&o, k > 0 ? ", " : "", r->list[k].row.rank);
+    MTP__OUT(&o, "]},\n  \"displayTimeUnit\": \"ms\",\n  \"mtprof.clocks\": [");
+    for (uint32_t k = 0; k < r->used; k++) {
+        put_number(&o, k > 0 ? ",\n    {\"rank\": " : "\n    {\"rank\": ", r->list[k].row.rank);
+        put_text(&o, ", \"host\": ", r->list[k].row.host);
+        MTP__OUT(&o, ", \"clock\": ");
+        put_clock(&o, &r->list[k].row);
+        MTP__OUT(&o, "}");
+    }
+    put_text(&o, "],\n  \"mtprof\": {\"version\": ", mtp_version());
+    put_number(&o, "},\n  \"baseTimeNanoseconds\": ", base);
+    MTP__OUT(&o, ",\n  \"traceEvents\": [");
+    return mtp__out_finish(&o);
+}
+
+static mtp_status json_tail(const mtp_export_options *options, const char *path, mtp_sink *sink, void *user)
+{
+    mtp__out o;
+    mtp_status status = mtp__out_init(&o, sink, user);
+    if (status != MTP_OK)
+        return status;
+    put_text(&o, "\n  ],\n  \"traceName\": ", options->trace_name != NULL ? options->trace_name : path);
+    MTP__OUT(&o, "\n}\n");
+    return mtp__out_finish(&o);
+}
+
+static mtp_status merge_json(const mtp_ranks *r, const mtp_export_options *options, const char *path,
+                             mtp_file *to)
+{
+    mtp__chrome_job job = {.base_ns = base_of(r)};
+    mtp_export_options each = *options;
+    each.progress = NULL;
+    mtp_status status = json_head(r, job.base_ns, mtp_file_sink, to);
+    for (uint32_t k = 0; k < r->used && status == MTP_OK; k++) {
+        mtp_trace *t;
+        mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
+        job.rank = r->list[k].row.rank;
+        status = mtp__rank_open(&r->list[k], &open, true, &t);
+        if (status == MTP_OK)
+            status = mtp__chrome_part(t, &each, &job, mtp_file_sink, to);
+        mtp_trace_destroy(t);
+        if (options->progress != NULL)
+            options->progress(options->user, k + 1, r->used);
+    }
+    mtp__pair_map_fini(&job.pids);
+    return status == MTP_OK ? json_tail(options, path, mtp_file_sink, to) : status;
+}
+
+mtp_status mtp_merge(const mtp_ranks *r, const char *path, const mtp_export_options *options)
+{
+    if (r == NULL || path == NULL)
+        return MTP_FAIL(MTP_E_ARG, "ranks or path is NULL");
+    mtp_export_options known = MTP_EXPORT_OPTIONS_INIT;
+    mtp_status status = MTP__ABI_READ(&known, options, mtp_export_options, user);
+    if (status != MTP_OK)
+        return status;
+    bool packs = mtp__path_ends(path, ".mtp");
+    if (!packs && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
+        return MTP_FAIL(MTP_E_ARG, "%s: the suffix must be .mtp, .json or .json.gz", path);
+    for (uint32_t k = 0; k < r->used; k++)
+        if (strcmp(r->list[k].row.file, path) == 0)
+            return MTP_FAIL(MTP_E_ARG, "%s is one of the files that are merged", path);
+    mtp_file *to;
+    status = mtp_file_create(path, packs ? MTP_FILE_PLAIN : known.compression, &to);
+    if (status != MTP_OK)
+        return status;
+    status = packs ? merge_archive(r, to) : merge_json(r, &known, path, to);
+    if (mtp__file_failed(to) || status == MTP_OK)
+        return mtp_file_commit(to);
+    mtp_file_abandon(to);
+    return status;
+}
