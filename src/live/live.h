@@ -248,7 +248,6 @@ typedef struct mtp__live_file {
     uint32_t pieces, piece_room;
     uint64_t frontier; /* pieces below it are known */
     bool listed;       /* the last sweep had time for all pieces */
-    bool stalls;       /* it met a chunk that is being created: what follows it in its piece is not listed */
     bool is_behind;    /* not read yet, or there was no time for all, beyond what `unread` counts */
     uint64_t newest;   /* order of the last piece's first chunk */
     struct {

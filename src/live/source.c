@@ -187,7 +187,7 @@ static bool step_over(mtp__live_file *f, mtp__live_piece *p, bool *is_final)
 }
 
 /* The next chunk of a piece is being created. false: it is not going to be. */
-static bool is_waited_for(mtp__live_file *f, mtp__live_piece *p)
+static bool is_waited_for(const mtp__live_file *f, mtp__live_piece *p)
 {
     uint64_t now = mtp_now_ns();
     p->stalled_ns = p->stalled_ns != 0 ? p->stalled_ns : now;
@@ -195,7 +195,6 @@ static bool is_waited_for(mtp__live_file *f, mtp__live_piece *p)
     bool waits = p->stalled <= STALLS_MAX || (!f->ring && now - p->stalled_ns < STUCK_NS);
     if (!waits)
         p->stalled = 0, p->stalled_ns = 0;
-    f->stalls |= waits && !f->ring;
     return waits;
 }
 
@@ -311,7 +310,7 @@ static bool list_new(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
         if (++looked % LOOK_AT_CLOCK == 0 && mtp_now_ns() > deadline)
             return true;
     }
-    f->sweep += !f->stalls; /* a chunk that seems to be missing may be behind one that is being created */
+    f->sweep++;
     f->listed = true;
     return true;
 }
@@ -322,8 +321,8 @@ static mtp_status list(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
     mtp_status status = look_at_size(f);
     if (status != MTP_OK)
         return status;
-    f->listed = f->stalls = false;
     bool was = f->ring, good = list_known(f, r);
+    f->listed = false;
     look_for_ring(f);
     if (!f->ring)
         good = good && list_new(f, r, deadline);

@@ -200,6 +200,33 @@ static void processes_that_appear_are_added(void **state)
     mtp_live_close(live);
 }
 
+/* What a process did last, long ago perhaps, is not recent beside one that is still at work. */
+static void what_has_ended_is_recent_only_if_nothing_is_live(void **state)
+{
+    (void)state;
+    char folder[512], path[600];
+    snprintf(folder, sizeof folder, "%s", test_path("two.workers"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/1.mtp", folder);
+    mtp_profile *prof = start_into(path, MTP_STREAM);
+    MTP_SCOPE ("of the first") {
+    }
+    stop(prof);
+    snprintf(path, sizeof path, "%s/2.mtp", folder);
+    prof = start_into(path, MTP_STREAM);
+    MTP_SCOPE ("of the second") {
+    }
+    mtp_live *live = watch(folder);
+    assert_int_equal(refresh(live).live, 1);
+    assert_int_equal(row_of(live, "of the first", -1)->count, 1);
+    assert_int_equal(row_of(live, "of the first", -1)->recent_count, 0);
+    stop(prof);
+    assert_int_equal(refresh(live).live, 0);
+    assert_int_equal(row_of(live, "of the first", -1)->recent_count, 1);
+    assert_int_equal(row_of(live, "of the second", -1)->recent_count, 1);
+    mtp_live_close(live);
+}
+
 static void a_recording_that_stops_and_resumes_is_followed(void **state)
 {
     (void)state;
@@ -558,6 +585,7 @@ int main(void)
         TEST(a_file_that_is_overwritten_or_cut_says_so),
         TEST(every_cut_of_a_file_is_read_without_harm),
         TEST(processes_that_appear_are_added),
+        TEST(what_has_ended_is_recent_only_if_nothing_is_live),
         TEST(a_recording_that_stops_and_resumes_is_followed),
         TEST(clocks_that_step_do_not_make_times_negative),
         TEST(names_beyond_the_limit_share_a_row),
