@@ -36,7 +36,7 @@ typedef int cli_verb(int argc, char **argv); /* argv[0] is the verb's name */
     X(stacks, "folded stacks, for flame graphs")                                                             \
     X(memory, "memory over time by category, and the blocks alive at the peak")                              \
     X(steps, "time per step: CPU, device, idle")                                                             \
-    X(digest, "4 KB for each step of each rank, which add up over ranks and jobs")                                                             \
+    X(digest, "4 KB for each step of each rank, which add up over ranks and jobs")                           \
     X(ranks, "many ranks: who is late, since when and why, and who waits")                                   \
     X(merge, "the traces of many ranks as one file, on one clock")                                           \
     X(cut, "extract part of a trace: steps, a time range, names, a thread")                                  \

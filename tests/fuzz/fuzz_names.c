@@ -135,7 +135,7 @@ static mtp_trace *trace_of(const uint8_t *name, size_t length)
     uint32_t thread = mtp__trace_add_track(t, &track);
     mtp__detail d = MTP__DETAIL_INIT;
     d.stack = mtp__trace_add_stack(t, 0, text);
-    d.args = mtp__trace_args_text(t, text);
+    d.args = mtp__trace_args_text(t, text, &d.sequence);
     t->base_ns = 1794729088000000000;
     mtp__trace_add_span(t, thread, 1000, 9000, text, MTP__CATEGORY_CPU_OP, 0, mtp__trace_add_detail(t, &d));
     mtp__instant mark = {.ts = 2000, .name = text, .track = thread, .scope = 't'};
