@@ -8,11 +8,11 @@ static const char help[] =
     "usage: mtprof digest [options] TRACE|DIGEST...\n\n"
     "A digest keeps of each step of each rank what every op took, in at most 4 KB: calls, sums, and the\n"
     "shape of the distribution. Digests of many ranks, hosts and jobs add up, exactly but for quantiles:\n"
-    "keep one for every step, and fetch traces only of the odd ones. Without -o or --json, it prints which\n"
-    "steps took far longer than most of their job and why, how ranks differ, and all ops.\n\n"
+    "keep one for every step, and fetch traces only of the odd ones. Without -o or --json, it prints the\n"
+    "steps that took far longer than most of their job, and why; how ranks differ; and all ops.\n\n"
     "  -o, --output FILE      write a digest (.digest); with --json, the JSON. Digests may be concatenated\n"
     "      --by WHAT          sum what has the same rank, step, job, host; several with commas; or all\n"
-    "      --job, --host NAME, --rank N\n"
+    "      --job, --host NAME, --as-rank N\n"
     "                         of traces that do not say it, or say it wrong\n"
     "      --json             all entries with their ops; times in microseconds\n"
     "  -l, --limit N          only so many rows or ops; -1: all. Default: 20, with --json "
@@ -134,7 +134,7 @@ static const struct option options[] = {{"output", required_argument, NULL, 'o'}
                                         {"by", required_argument, NULL, BY},
                                         {"job", required_argument, NULL, JOB},
                                         {"host", required_argument, NULL, HOST},
-                                        {"rank", required_argument, NULL, RANK},
+                                        {"as-rank", required_argument, NULL, RANK},
                                         {"json", no_argument, NULL, JSON},
                                         {"limit", required_argument, NULL, 'l'},
                                         {"help", no_argument, NULL, 'h'},

@@ -23,7 +23,7 @@ static int print_help(void)
         "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
         "      --job JOB          the job of these traces; default: their metadata's, else the\n"
         "                         folder of several ranks' files, else the file's name\n"
-        "      --rank RANK        the rank of the trace; default: its metadata's, else 0\n" CLI_COMMON_HELP
+        "      --as-rank RANK     the rank of the trace; default: its metadata's, else 0\n" CLI_COMMON_HELP
         "\n"
         "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
         "  mtprof export trace.json.gz -o trace.et.json\n"
@@ -94,11 +94,11 @@ static int run(const wanted *w, char **paths, int count)
         return cli_fail(CLI_USAGE,
                         "--parquet writes a folder: -o, --whole-us, --no-args and --level are for files");
     if (w->folder == NULL && w->of_tables)
-        return cli_fail(CLI_USAGE, "--job and --rank are for --parquet DIR");
+        return cli_fail(CLI_USAGE, "--job and --as-rank are for --parquet DIR");
     if (w->folder != NULL && count == 0)
         return cli_fail(CLI_USAGE, "expected traces: 'mtprof export --parquet DIR TRACE...'");
     if (w->folder != NULL && count > 1 && w->parquet.rank >= 0)
-        return cli_fail(CLI_USAGE, "--rank is for one trace, not for %d", count);
+        return cli_fail(CLI_USAGE, "--as-rank is for one trace, not for %d", count);
     if (w->folder != NULL)
         return export_tables(paths, count, w->folder, &w->parquet);
     if (count != 1 || w->output == NULL)
@@ -151,7 +151,7 @@ int cli_export(int argc, char **argv)
                                             {"level", required_argument, NULL, 'z'},
                                             {"parquet", required_argument, NULL, 'P'},
                                             {"job", required_argument, NULL, 'J'},
-                                            {"rank", required_argument, NULL, 'R'},
+                                            {"as-rank", required_argument, NULL, 'R'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0, 0, NULL, 0}};
     wanted w = {.export = MTP_EXPORT_OPTIONS_INIT, .parquet = MTP_PARQUET_OPTIONS_INIT};

@@ -70,7 +70,7 @@ for trace in TRACES:
         size = (folder / "a.digest").stat().st_size
         check(f"{name}: at most 4 KB a step, and the names", size <= 4096 * len(steps) + names + 64, (size, len(steps), names))
         other = folder / "b.digest"
-        run("digest", "--rank", "1", "--job", "j", trace, "-o", other)
+        run("digest", "--as-rank", "1", "--job", "j", trace, "-o", other)
         (folder / "both.digest").write_bytes((folder / "a.digest").read_bytes() + other.read_bytes())
         both = json.loads(run("digest", "--json", "--by", "all", folder / "both.digest"))["entries"][0]
         check(f"{name}: two files in a row count twice", both["calls"] == 2 * whole[0]["calls"] and near(both["self_us"], 2 * whole[0]["self_us"]), both["calls"])
@@ -81,7 +81,7 @@ for trace in TRACES:
         other.write_bytes(other.read_bytes()[:-5])
         check(f"{name}: a file that was cut is said so", json.loads(run("digest", "--json", other))["damaged"] == 1)
 
-for args, code, words in ((("--by", "colour", TRACES[0]), 2, "rank, step, job, host"), (("--rank", "-1", TRACES[0]), 2, "not a rank"), ((), 2, "mtprof digest TRACE"),
+for args, code, words in ((("--by", "colour", TRACES[0]), 2, "rank, step, job, host"), (("--as-rank", "-1", TRACES[0]), 2, "not a rank"), ((), 2, "mtprof digest TRACE"),
                           (("-l", "x", TRACES[0]), 2, "number of rows"), (("/nowhere.digest",), 3, "/nowhere.digest")):
     said = run("digest", *args, code=code)
     check(f"digest {' '.join(args)}: refused with a reason", words in said, said)

@@ -329,7 +329,7 @@ def check_places(folder):
             ("a rank of several", "x/train 7/r3.json", {"distributedInfo": {"rank": 3, "world_size": 8}}, [], "job=train 7/rank=3"),
             ("the only rank", "x/r.json", {"distributedInfo": {"rank": 0, "world_size": 1}}, [], "job=r/rank=0"),
             ("the metadata's job", "x/r.json", {"job": "nightly", "distributedInfo": {"world_size": 2, "rank": 1}}, [], "job=nightly/rank=1"),
-            ("options", "x/r.json", {"job": "nightly", "distributedInfo": {"world_size": 2, "rank": 1}}, ["--job", "a/b=c%", "--rank", "12345678901"], "job=a%2Fb%3Dc%25/rank=12345678901"),
+            ("options", "x/r.json", {"job": "nightly", "distributedInfo": {"world_size": 2, "rank": 1}}, ["--job", "a/b=c%", "--as-rank", "12345678901"], "job=a%2Fb%3Dc%25/rank=12345678901"),
             ("a rank that is none", "x/r.json", {"distributedInfo": {"rank": -5, "world_size": "2"}}, [], "job=x/rank=0"),
             ("a job with escapes", "x/y.json", {"job": "a\nb"}, [], "job=y/rank=0"),
             ("invalid characters", "x/y.json", {}, ["--job", b"\xff\x01.."], "job=\ufffd%01../rank=0")):
@@ -338,17 +338,17 @@ def check_places(folder):
         check(f"job and rank: {name}", code == 0 and places == [place], (code, err, places))
     one, two = trace(folder / "x/one.json"), trace(folder / "x/two.json")
     code, err, places = placed("--job", "j", one, two)
-    check("two traces of one rank are refused, and the first is kept", code == 4 and places == ["job=j/rank=0"] and "--job, --rank" in err and "two" not in places, err)
+    check("two traces of one rank are refused, and the first is kept", code == 4 and places == ["job=j/rank=0"] and "--job, --as-rank" in err and "two" not in places, err)
     ranks = [trace(folder / f"x/ranks/{i}.json", distributedInfo={"rank": i, "world_size": 3}) for i in range(3)]
     code, err, places = placed(*ranks)
     check("ranks of a folder are one job", code == 0 and places == [f"job=ranks/rank={i}" for i in range(3)], (err, places))
     (folder / "x/bad.json").write_text('{"traceEvents": [{"ph"')
     code, err, places = placed(ranks[0], folder / "x/bad.json", ranks[2])
     check("a broken trace does not keep the others out", code == 3 and places == ["job=ranks/rank=0", "job=ranks/rank=2"] and "bad.json" in err, (code, err, places))
-    for options, words in ((["--job", ""], "empty"), (["--job", "x" * 300], "too long"), (["--rank", "x"], "not a number"), (["--rank", "-1"], "not a number")):
+    for options, words in ((["--job", ""], "empty"), (["--job", "x" * 300], "too long"), (["--as-rank", "x"], "not a number"), (["--as-rank", "-1"], "not a number")):
         code, err, places = placed(*options, one)
         check(f"{options} is refused", code == 2 and words in err and not places, (code, err))
-    code, err, places = placed("--rank", "1", one, two)
+    code, err, places = placed("--as-rank", "1", one, two)
     check("a rank is for one trace", code == 2 and not places, err)
     for args in (["--parquet", folder / "p", "-o", "x.json", one], ["--job", "x", one, "-o", folder / "y.json"], ["--parquet", folder / "p"], ["--parquet", folder / "p", "--level", "3", one]):
         check(f"usage {args[0]} {len(args)}", run("export", *args)[0] == 2)

@@ -51,7 +51,7 @@ static mtp_status must_be_new(const char *folder, const output *o)
         return status;
     return MTP_FAIL(
         MTP_E_STATE,
-        "%s: job=%s has a rank=%lld already: choose another job or rank (--job, --rank), or remove "
+        "%s: job=%s has a rank=%lld already: choose another job or rank (--job, --as-rank), or remove "
         "%s/*/job=%s/rank=%lld",
         folder, o->place.job, (long long)o->place.rank, folder, o->place.job, (long long)o->place.rank);
 }
