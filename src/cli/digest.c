@@ -10,7 +10,7 @@ static const char help[] =
     "shape of the distribution. Digests of many ranks, hosts and jobs add up, exactly but for quantiles:\n"
     "keep one for every step, and fetch traces only of the odd ones. Without -o or --json, it prints the\n"
     "steps that took far longer than most of their job, and why; how ranks differ; and all ops.\n\n"
-    "  -o, --output FILE      write a digest (.digest); with --json, the JSON. Digests may be concatenated\n"
+    "  -o, --output FILE      write a digest (.digest); with --json, the JSON\n"
     "      --by WHAT          sum what has the same rank, step, job, host; several with commas; or all\n"
     "      --job, --host NAME, --as-rank N\n"
     "                         of traces that do not say it, or say it wrong\n"
