@@ -140,6 +140,8 @@ def main():
         p.add_argument("--" + name, type=float, default=value)
     p.add_argument("--suffix", default=".json.gz")
     o = p.parse_args()
+    if not 0 <= o.straggler < o.ranks:
+        p.error(f"--straggler {o.straggler}: ranks are 0 to {o.ranks - 1}")
     o.units = max(BUCKETS, int((o.events / o.ranks / o.steps - 1 - 3 * BUCKETS) / 4) // BUCKETS * BUCKETS)
     os.makedirs(o.out, exist_ok=True)
     steps = simulate(o)

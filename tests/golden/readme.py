@@ -80,6 +80,8 @@ def run_shell(code, folder, name):
         (folder / "train.py").write_text(TRAIN)
     elif not (folder / "trace.json.gz").exists():
         raise Skipped("the blocks before it left no trace")
+    if "traces/" in code and not (folder / "traces").exists():
+        run([sys.executable, str(ROOT / "bench/make_ranks.py"), "traces", "--ranks", "4", "--events", "20000", "--straggler", "3", "--since", "20"], folder)
     verbs = re.findall(r"^  (\w+)  ", run([str(BUILD / "mtprof"), "--help"], folder), re.M)
     for line in code.splitlines():
         assert line.split()[1] in verbs, line

@@ -86,7 +86,8 @@ class Terminal:
             if pid == 0:
                 os.setpgid(0, 0)
                 os.tcsetpgrp(slave, os.getpid())
-                signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+                for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGQUIT):  # a script ignores the last two in its background jobs
+                    signal.signal(number, signal.SIG_DFL)
                 for fd in (0, 1, 2):
                     os.dup2(slave, fd)
                 os.execvpe(MTPROF, [MTPROF, "top", *map(str, args)], {**environment(), "TERM": "xterm", **more})
