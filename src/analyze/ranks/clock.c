@@ -27,6 +27,7 @@ typedef struct edge {
     mtp__polygon polygon; /* owned */
     mtp__line fit;
     double steep; /* greatest drift that is left */
+    bool tied;    /* by a measurement */
     bool dropped;
 } edge;
 
@@ -217,11 +218,28 @@ static bool make_consistent(solver *s, edge *e, mtp__line line)
     return good && mtp__polygon_make(&e->polygon, s->bounds, s->bound_count);
 }
 
+/* What was measured counts more than what calls suggest, which may have been matched wrongly. false: out of memory. */
+static bool line_of_ties(solver *s, edge *e, mtp__line *line)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->bound_count; i++) {
+        s->bounds[i].left_out = s->bounds[i].meeting != NONE;
+        any = any || !s->bounds[i].left_out;
+    }
+    if (any && !mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
+        return false;
+    if (any && e->polygon.gap >= 0)
+        *line = e->polygon.least;
+    for (uint32_t i = 0; i < s->bound_count; i++)
+        s->bounds[i].left_out = false;
+    return true;
+}
+
 static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
 {
     bool failed = false;
     s->bound_count = 0;
-    uint32_t met = merge_pair(s, i, j, false, &failed);
+    uint32_t met = merge_pair(s, i, j, false, &failed), of_calls = s->bound_count;
     for (uint32_t k = 0; k < s->in->ties && !failed; k++)
         failed = !bounds_of_tie(s, &s->in->tie[k], i, j);
     if (!failed && s->bound_count == 0)
@@ -229,13 +247,14 @@ static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
     if (failed || !MTP__GROW(s->edges, s->edge_room, s->edge_count, (size_t)s->edge_count + 1, 16))
         return MTP_E_NOMEM;
     edge *e = &s->edges[s->edge_count++];
-    *e = (edge){.i = i, .j = j, .meetings = met};
+    *e = (edge){.i = i, .j = j, .meetings = met, .tied = s->bound_count > of_calls};
     if (!mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
         return MTP_E_NOMEM;
     if (e->polygon.gap < 0) {
         mtp__line line = e->polygon.least;
         merge_pair(s, i, j, true, &failed);
-        if (failed || (met > 2 && !mtp__line_fit(s->points, met, &line)) || !make_consistent(s, e, line))
+        if (failed || (met > 2 && !mtp__line_fit(s->points, met, &line)) || !line_of_ties(s, e, &line) ||
+            !make_consistent(s, e, line))
             return MTP_E_NOMEM;
     }
     for (uint32_t k = 0; k < e->polygon.count; k++)
@@ -503,14 +522,19 @@ static uint32_t find_empty(const solver *s, uint32_t root)
     return NONE;
 }
 
-/* Of the chain's pairs, the one that met least often is left out. */
+static bool is_weaker(const edge *a, const edge *b)
+{
+    return a->tied != b->tied ? b->tied : a->meetings < b->meetings;
+}
+
+/* Of the chain's pairs, one that no measurement ties and that met least often is left out. */
 static bool drop_weakest(solver *s, uint32_t root, uint32_t at)
 {
     edge *weakest = NULL;
     for (uint32_t k = 0; k < s->edge_count; k++) {
         edge *e = &s->edges[k];
         if (is_in(s, e, root) && (e->i == at || e->j == at) &&
-            (weakest == NULL || e->meetings < weakest->meetings))
+            (weakest == NULL || is_weaker(e, weakest)))
             weakest = e;
     }
     if (weakest == NULL)

@@ -41,7 +41,7 @@ static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
     if (!MTP__GROW(r->list, r->room, r->count, (size_t)r->count + 1, 16))
         return MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
     mtp__rank *k = &r->list[r->count];
-    *k = (mtp__rank){.section = section};
+    *k = (mtp__rank){.section = section, .part = -1};
     k->row.file = mtp__ranks_keep(r, path);
     k->row.host = k->row.job = k->row.backend = k->row.problem = "";
     k->row.rank = k->row.world_size = k->row.local_rank = -1;
@@ -51,6 +51,26 @@ static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
         k->row.bytes = (uint64_t)st.st_size;
     r->count++;
     return *k->row.file != 0 ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
+}
+
+/* A recording whose program started several ranks (mtprof run -- torchrun ...) is as many traces. */
+static mtp_status add_recording(mtp_ranks *r, const char *path)
+{
+    int64_t *ranks;
+    uint32_t count;
+    mtp_status status = mtp__recording_ranks(path, &ranks, &count);
+    if (status == MTP_E_NOMEM)
+        return status;
+    if (count == 0) /* what is wrong with it is said when it is read */
+        return add(r, path, MTP__NONE);
+    status = MTP_OK;
+    for (uint32_t i = 0; i < count && status == MTP_OK; i++) {
+        status = add(r, path, MTP__NONE);
+        if (status == MTP_OK)
+            r->list[r->count - 1].part = ranks[i];
+    }
+    mtp__free(ranks);
+    return status;
 }
 
 /* What mtp_merge wrote. In a folder, it holds files that are beside it, or were. */
@@ -105,7 +125,7 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder)
         int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
         if (is_trace(e->d_name) && n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
             S_ISREG(st.st_mode))
-            status = is_job(path) ? MTP_OK : add(r, path, MTP__NONE);
+            status = is_job(path) ? MTP_OK : add_recording(r, path);
     }
     closedir(dir);
     if (status == MTP_OK && r->count == first)
@@ -116,14 +136,32 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder)
     return status;
 }
 
+/* job.mtp.workers/, which mtprof run makes beside job.mtp: together they are the processes of one program. */
+static bool is_of_workers(const char *path, char recording[PATH_MAX])
+{
+    static const char end[] = ".workers";
+    struct stat st;
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    int n = snprintf(recording, PATH_MAX, "%.*s", (int)length, path);
+    if (n < (int)sizeof end || n >= PATH_MAX || !ends(recording, ".mtp.workers"))
+        return false;
+    recording[(size_t)n - (sizeof end - 1)] = 0;
+    if (stat(recording, &st) != 0)
+        recording[(size_t)n - (sizeof end - 1)] = end[0];
+    return true;
+}
+
 mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
 {
+    char recording[PATH_MAX];
     struct stat st;
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "a path is NULL");
     if (stat(path, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
-    return S_ISDIR(st.st_mode) ? add_folder(r, path)
-           : is_job(path)      ? add_job(r, path)
-                               : add(r, path, MTP__NONE);
+    if (S_ISDIR(st.st_mode))
+        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path);
+    return is_job(path) ? add_job(r, path) : add_recording(r, path);
 }

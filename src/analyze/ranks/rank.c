@@ -57,6 +57,13 @@ mtp__comm mtp__rank_comm(mtp_text name)
     return MTP__COMM_OTHER;
 }
 
+/* "ncclAllReduce": the host's call, which its profiler plug-in shows, only enqueues. */
+static bool is_call_of_nccl(mtp_text name)
+{
+    return (BEGINS(name, "nccl") || BEGINS(name, "rccl")) && name.length > 4 && name.bytes[4] >= 'A' &&
+           name.bytes[4] <= 'Z';
+}
+
 static mtp__name_is examine(const mtp__rank_view *v, uint32_t span)
 {
     mtp_text name = mtp__trace_get_text(v->t, v->t->name[span]), of;
@@ -69,7 +76,9 @@ static mtp__name_is examine(const mtp__rank_view *v, uint32_t span)
     if (mtp__is_numbered_step_name(name))
         return MTP__NAME_STEP;
     mtp_text args = mtp__trace_get_text(v->t, mtp__trace_detail(v->t, span)->args);
-    return mtp__member_text(args, "Collective name", &of) ? MTP__NAME_CALL : MTP__NAME_PLAIN;
+    if (!mtp__member_text(args, "Collective name", &of))
+        return MTP__NAME_PLAIN;
+    return is_call_of_nccl(name) ? MTP__NAME_RECORD : MTP__NAME_CALL;
 }
 
 mtp__name_is mtp__rank_name(const mtp__rank_view *v, uint32_t span)
@@ -199,7 +208,10 @@ mtp_status mtp__rank_open(const mtp__rank *k, const mtp_open_options *options, b
     mtp__job job;
     *out = NULL;
     if (k->section == MTP__NONE) {
-        mtp_status status = mtp_trace_open(k->row.file, options, out);
+        mtp_open_options one = *options;
+        one.by_rank = k->part >= 0;
+        one.rank = k->part;
+        mtp_status status = mtp_trace_open(k->row.file, &one, out);
         if (status == MTP_OK && placed)
             mtp__trace_place(*out, k->row.clock_at_ns, k->row.clock_offset_ns, k->row.clock_drift);
         return status;

@@ -89,6 +89,7 @@ typedef struct mtp__rank {
     mtp__clock_sample *ties; /* owned */
     uint32_t call_count, call_room, step_count, op_count, op_room, tie_count, tie_room;
     uint32_t section;   /* of a job's file; MTP__NONE: a file of its own */
+    int64_t part;       /* of a recording that has several ranks beside it: this rank; -1: the whole file */
     uint32_t *compared; /* owned: by step, its number among those that are compared; MTP__NO_STEP */
     uint64_t last;
 } mtp__rank;
@@ -120,6 +121,8 @@ const char *mtp__ranks_keep(mtp_ranks *r, const char *text); /* as long as r liv
 bool mtp__ranks_note(mtp_ranks *r, mtp__words *w);
 
 /* files.c: adds what the path names to r->list, with the file's name only. */
+/* Of a recording with others beside it, or a folder of them; NULL: they are of fewer than two. Owned by the caller. */
+mtp_status mtp__recording_ranks(const char *path, int64_t **ranks, uint32_t *count);
 mtp_status mtp__ranks_files(mtp_ranks *r, const char *path);
 
 /* rank.c: reads one. A file that cannot be read gets a problem. MTP_E_NOMEM. Several threads, one each. */
