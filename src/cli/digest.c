@@ -41,24 +41,67 @@ static bool is_digest(const char *path)
     return got == sizeof head && memcmp(head, "MTPDIG1\n", sizeof head) == 0;
 }
 
-static mtp_digest *open_one(const char *path, const request *r, int *code)
+typedef struct digests {
+    mtp_digest **list; /* owned, each */
+    size_t count, room;
+} digests;
+
+static int add(digests *d, mtp_status status, mtp_digest *one)
 {
-    mtp_digest *digest = NULL;
-    mtp_status status;
-    if (is_digest(path)) {
-        status = mtp_digest_read(path, &digest);
-        if (status == MTP_OK && mtp_digest_damaged(digest) > 0)
-            cli_warn("%s is damaged or cut off: what could be read is shown", path);
-    } else {
-        mtp_trace *trace = cli_open(path, code);
-        if (trace == NULL)
-            return NULL;
-        status = mtp_digest_create(trace, &r->of, &digest);
-        mtp_trace_destroy(trace);
-    }
     if (status != MTP_OK)
-        *code = cli_fail_status(status);
-    return digest;
+        return cli_fail_status(status);
+    if (d->count == d->room) {
+        size_t room = d->room == 0 ? 16 : 2 * d->room;
+        mtp_digest **more = realloc(d->list, room * sizeof(mtp_digest *));
+        if (more == NULL) {
+            mtp_digest_destroy(one);
+            return cli_fail(CLI_MEMORY, "out of memory");
+        }
+        d->list = more;
+        d->room = room;
+    }
+    d->list[d->count++] = one;
+    return CLI_OK;
+}
+
+static int add_digest(digests *d, const char *path)
+{
+    mtp_digest *one = NULL;
+    mtp_status status = mtp_digest_read(path, &one);
+    if (status == MTP_OK && mtp_digest_damaged(one) > 0)
+        cli_warn("%s is damaged or cut off: what could be read is shown", path);
+    return add(d, status, one);
+}
+
+static int add_trace(digests *d, const char *path, const request *r)
+{
+    int code = CLI_OK;
+    mtp_digest *one = NULL;
+    mtp_trace *trace = cli_open(path, &code);
+    if (trace == NULL)
+        return code;
+    mtp_status status = mtp_digest_create(trace, &r->of, &one);
+    mtp_trace_destroy(trace);
+    return add(d, status, one);
+}
+
+/* Of a file of several ranks, all. */
+static int add_path(digests *d, const char *path, const request *r)
+{
+    if (is_digest(path))
+        return add_digest(d, path);
+    size_t ranks = 0;
+    int code = CLI_OK;
+    int64_t *rank = r->of.rank < 0 ? cli_ranks_of(path, &ranks) : NULL;
+    for (size_t k = 0; (k < ranks || k == 0) && code == CLI_OK; k++) {
+        if (ranks > 0)
+            cli_use_rank(rank[k]);
+        code = add_trace(d, path, r);
+    }
+    if (ranks > 0)
+        cli_use_rank(-1);
+    free(rank);
+    return code;
 }
 
 static bool parse_by(const char *text, uint32_t *by)
@@ -107,19 +150,18 @@ static int write_out(const mtp_digest *d, const request *r)
 static int run(char **paths, size_t count, const request *r)
 {
     int code = CLI_OK;
-    mtp_digest *sum = NULL, **digests = calloc(count, sizeof *digests);
-    if (digests == NULL)
-        return cli_fail(CLI_MEMORY, "out of memory");
+    mtp_digest *sum = NULL;
+    digests all = {NULL, 0, 0};
     for (size_t i = 0; i < count && code == CLI_OK; i++)
-        digests[i] = open_one(paths[i], r, &code);
+        code = add_path(&all, paths[i], r);
     if (code == CLI_OK) {
-        mtp_status status = mtp_digest_sum((const mtp_digest *const *)digests, count, r->by, &sum);
+        mtp_status status = mtp_digest_sum((const mtp_digest *const *)all.list, all.count, r->by, &sum);
         code = status != MTP_OK ? cli_fail_status(status) : write_out(sum, r);
     }
-    for (size_t i = 0; i < count; i++)
-        mtp_digest_destroy(digests[i]);
+    for (size_t i = 0; i < all.count; i++)
+        mtp_digest_destroy(all.list[i]);
     mtp_digest_destroy(sum);
-    free(digests);
+    free(all.list);
     return code;
 }
 
