@@ -266,11 +266,18 @@ def without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks():
     assert "Who waits for whom cannot be said" in text and "Nothing stands out" not in text and "enqueue" in text, text
 
 
+def findings_of_one_rank_tell_of_communication_once():
+    found = json.loads(run("explain", "--json", os.path.join(REAL, "nccl0.json.gz")).stdout)["findings"]
+    assert found[0]["id"] == "exposed-communication" and "mtprof ranks" in json.dumps(found[0]), found[0]
+    assert not any("ncclDevKernel" in f["title"] for f in found), [f["title"] for f in found]
+
+
 TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the_text_begins_with_the_verdict,
          an_archive_gives_the_same_answers, one_rank_of_an_archive_is_on_the_jobs_clock, a_timeline_keeps_ranks_apart,
          each_bad_file_is_named_and_the_rest_is_compared, without_common_calls_the_time_of_day_counts, contradictions_are_named,
          one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
-         real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks]
+         real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
+         findings_of_one_rank_tell_of_communication_once]
 
 with tempfile.TemporaryDirectory() as folder:
     made, job = os.path.join(folder, "made"), os.path.join(folder, "job.mtp")
