@@ -86,7 +86,7 @@ class Terminal:
             if pid == 0:
                 os.setpgid(0, 0)
                 os.tcsetpgrp(slave, os.getpid())
-                for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGQUIT):  # a script ignores the last two in its background jobs
+                for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # scripts and nohup ignore some
                     signal.signal(number, signal.SIG_DFL)
                 for fd in (0, 1, 2):
                     os.dup2(slave, fd)
