@@ -378,15 +378,6 @@ static void root_can_record_a_program_that_dropped_its_privileges(void **state)
     unlink(name_of(j->pid).sun_path);
 }
 
-/* On a busy machine it takes a while until all threads have seen the signal. */
-static void stop_and_wait(pid_t pid)
-{
-    siginfo_t info = {0};
-    kill(pid, SIGSTOP);
-    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
-    assert_int_equal(info.si_code, CLD_STOPPED);
-}
-
 static void a_process_that_is_stopped_does_not_hang_those_who_ask(void **state)
 {
     (void)state;
