@@ -247,6 +247,7 @@ static int use_own_runtime_folder(void **state)
     mkdir(folder, 0700);
     return setenv("XDG_RUNTIME_DIR", folder, 1);
 }
+
 /* On a busy machine it takes a while until all threads have seen the signal. */
 static inline void stop_and_wait(pid_t pid)
 {
@@ -255,5 +256,4 @@ static inline void stop_and_wait(pid_t pid)
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
     assert_int_equal(info.si_code, CLD_STOPPED);
 }
-
 #endif
