@@ -65,8 +65,9 @@ static void say_findings(mtp__pieces *p, const mtp_ranks *r)
     if (r->found_count == 0 && r->used > 1) {
         mtp__pieces_line(p, 0, "");
         mtp__pieces_line(p, 0,
-                         started ? "Who waits for whom cannot be said from these traces (see below)."
-                                 : "Nothing stands out: no rank is late, and communication takes little time.");
+                         started
+                             ? "Who waits for whom cannot be said from these traces (see below)."
+                             : "Nothing stands out: no rank is late, and communication takes little time.");
     }
     for (uint32_t i = 0; i < r->note_count; i++) {
         mtp__words w = {0};

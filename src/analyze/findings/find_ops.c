@@ -409,8 +409,10 @@ mtp_status mtp__find_dominant(mtp__case *c)
     bool device = mtp__case_is_device_bound(c);
     for (uint32_t i = 0; device && i < c->works; i++) {
         sum += (double)(c->work[i].end - c->work[i].start);
-        if (c->work[i].kind != MTP__WORK_COLLECTIVE) /* it waits for other ranks: find_overlap.c tells of it */
-            mtp__evidence_span(&tally, c, c->work[i].span, (double)(c->work[i].end - c->work[i].start), false);
+        if (c->work[i].kind !=
+            MTP__WORK_COLLECTIVE) /* it waits for other ranks: find_overlap.c tells of it */
+            mtp__evidence_span(&tally, c, c->work[i].span, (double)(c->work[i].end - c->work[i].start),
+                               false);
     }
     for (uint32_t k = 0; !c->has_device && k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];

@@ -533,8 +533,7 @@ static bool drop_weakest(solver *s, uint32_t root, uint32_t at)
     edge *weakest = NULL;
     for (uint32_t k = 0; k < s->edge_count; k++) {
         edge *e = &s->edges[k];
-        if (is_in(s, e, root) && (e->i == at || e->j == at) &&
-            (weakest == NULL || is_weaker(e, weakest)))
+        if (is_in(s, e, root) && (e->i == at || e->j == at) && (weakest == NULL || is_weaker(e, weakest)))
             weakest = e;
     }
     if (weakest == NULL)

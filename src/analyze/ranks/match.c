@@ -388,8 +388,10 @@ static bool note_started(mtp_ranks *r)
         return true;
     mtp__say(&w, "Of communication, ");
     mtp__say_count(&w, ranks, "trace has", "traces have");
-    mtp__say(&w, " only the host's calls, which enqueue it (NCCL): when it ran, who waited, and how far the clocks "
-                 "are apart is not known. Traces of torch.profiler with CUDA have its kernels.");
+    mtp__say(
+        &w,
+        " only the host's calls, which enqueue it (NCCL): when it ran, who waited, and how far the clocks "
+        "are apart is not known. Traces of torch.profiler with CUDA have its kernels.");
     return mtp__ranks_note(r, &w);
 }
 
@@ -421,7 +423,8 @@ mtp_status mtp__ranks_match(mtp_ranks *r)
         status = solve(r);
     if (status != MTP_OK)
         return status;
-    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) && note_untied(r) && note_apart(r)
+    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) &&
+                   note_untied(r) && note_apart(r)
                ? MTP_OK
                : MTP_FAIL(MTP_E_NOMEM, "notes");
 }
