@@ -165,6 +165,8 @@ def check_libraries(package):
     paths = {f.name: re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", text) for f, text in dynamic.items()}
     bad = {name: found for name, found in paths.items() if any(not part.startswith("$ORIGIN") for one in found for part in one.split(":"))}
     check("rpaths_are_relative", files and not bad, paths)
+    told = {f.name for f in files if re.search(rb"/include/python3|" + re.escape(f"{str(SOURCE)[1:]}/src/".encode()), f.read_bytes())}
+    check("no_folder_of_the_machine_that_built_them_is_in_them", not told, told)
     needed = {name for text in dynamic.values() for name in re.findall(r"NEEDED\).*\[(.*)\]", text)}
     foreign = {n for n in needed if not re.match(r"(lib(c|m|gcc_s|dl|pthread|rt)\.so|ld-linux|libmtprof\.so\.0)", n)}
     check("only_the_system_s_libraries_are_needed", not foreign, needed)
