@@ -28,7 +28,16 @@ typedef struct mtp_pack {
     uint64_t known_for;   /* the tables in which they have the number `known` */
     uint32_t known;
 } mtp_pack;
+#ifdef __cplusplus
+#define MTP_PACKED(pack) reinterpret_cast<const mtp_input *>(pack)
+#else
 #define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack))
+#endif
+
+#if defined(__clang__) && defined(__cplusplus) /* the functions are C; gcc knows that by extern "C" */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wold-style-cast"
+#endif
 
 /* room: at least 1, at most 2048 */
 MTP__INLINE void mtp_pack_init(mtp_pack *pack, uint64_t *words, uint32_t room)
@@ -151,6 +160,9 @@ MTP__INLINE void mtp_pack_text(mtp_pack *pack, const char *text, uint32_t length
         mtp__pack_put(pack, at + i / 8, word);
     }
 }
+#if defined(__clang__) && defined(__cplusplus)
+#pragma clang diagnostic pop
+#endif
 
 /* ---------------------------------------------------------------------------------------- other tools */
 
