@@ -202,6 +202,13 @@ def check_cmake_places(root, prefix):
         if code == 0:
             code, out = run("cmake", "--build", "b", cwd=folder)
         check(f"cmake_finds_{name}", code == 0 and works("b/user", folder)[0], out)
+    for part in "mtprof", "static":  # a project of projects, or one in CUDA only
+        text = CMAKE.format(language="NONE", suffix="c", target=f"mtprof::{part}", parts="").replace("add_exec", "enable_language(C)\nadd_exec")
+        folder = fresh(root, f"cmake-none-{part}", CMakeLists__txt=text, program__c=PROGRAM)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+        if code == 0:
+            code, out = run("cmake", "--build", "b", cwd=folder)
+        check(f"cmake_finds_its_part_{part}_before_any_language_is_enabled", code == 0 and works("b/user", folder)[0], out)
     version = next(prefix.rglob("mtprof-config-version.cmake"))
     folder = fresh(root, "versions", CMakeLists__txt="cmake_minimum_required(VERSION 3.19)\nproject(user C)\n" + "".join(
         f'find_package(mtprof {asked} QUIET)\nmessage("{asked} ${{mtprof_FOUND}}")\nunset(mtprof_DIR CACHE)\n'
