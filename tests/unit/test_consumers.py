@@ -124,6 +124,15 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+SEVERAL = """
+import ctypes, os, sys
+plugins = [ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_LOCAL) for path in sys.argv[1:]]
+started = [one.plugin_start() for one in plugins]
+for one in plugins:
+    one.plugin_work()
+    one.plugin_stop()
+print(*started)
+"""
 DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++17"), ("cpp", "c++20")]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
@@ -275,6 +284,11 @@ def check_plugins(root, lib, include):
             code, out = run("cc", "-shared", "-fPIC", "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
         status, said = run("./host", f"./{kind}.so", cwd=folder) if code == 0 else (code, out)
         check(f"a_plug_in_with_the_{kind}_library_can_be_closed", status == 0, (status, said))
+    plugins = [folder / f"{name}.so" for name in ("shared", "static", "another")]  # three copies in one process
+    if plugins[1].exists():
+        shutil.copy(plugins[1], plugins[2])
+    code, out = run(sys.executable, "-c", SEVERAL, *plugins, cwd=folder)
+    check("plug_ins_with_libraries_of_their_own_are_loaded_together", code == 0 and out == "0 0 0\n", out)
 
 
 def check_exports(lib):
