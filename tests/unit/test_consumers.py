@@ -13,6 +13,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+MAJOR, MINOR = (int(re.search(rf"#define MTP_VERSION_{part} (\d+)", (SOURCE / "include/mtprof.h").read_text())[1]) for part in ("MAJOR", "MINOR"))
+HERE, NEWER, NEXT = f"{MAJOR}.{MINOR}", f"{MAJOR}.{MINOR + 1}", str(MAJOR + 1)
 results = []
 PROGRAM = """
 #include <mtprof.h>
@@ -40,10 +42,10 @@ int main(void)
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(user {language})
-find_package(mtprof 0.1 REQUIRED{parts})
+find_package(mtprof HERE REQUIRED{parts})
 add_executable(user program.{suffix})
 target_link_libraries(user PRIVATE {target})
-"""
+""".replace("HERE", HERE)
 MESON = """
 project('user', 'c', default_options: ['c_std=c11'])
 executable('user', 'program.c', dependencies: dependency('mtprof'{how}))
@@ -185,9 +187,9 @@ def check_cmake(root, prefix, mindtorch):
         if target == "mtprof::static" and code == 0:
             check("and_that_needs_no_shared_one", "libmtprof" not in run("readelf", "-d", "b/user", cwd=folder)[1])
     check_cmake_places(root, prefix)
-    for version, name in ("0.2", "a_newer_version"), ("1", "another_major_version"):
+    for version, name in (NEWER, "a_newer_version"), (NEXT, "another_major_version"):
         folder = fresh(root, f"cmake-{version}", CMakeLists__txt=CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(
-            "mtprof 0.1", f"mtprof {version}"), program__c=PROGRAM)
+            f"mtprof {HERE}", f"mtprof {version}"), program__c=PROGRAM)
         code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
         check(f"{name}_is_not_found", code != 0 and "requested version" in out, out)
     if not mindtorch:
@@ -203,9 +205,9 @@ def check_cmake_places(root, prefix):
     (root / "merged/usr").symlink_to(prefix)
     for name in ("lib", "lib64", "bin"):  # as /lib is /usr/lib
         (root / "merged" / name).symlink_to(f"usr/{name}")
-    for name, asked, place in (("where_lib_is_a_link_to_usr_lib", "0.1", root / "merged"), ("its_part_static", "COMPONENTS static", prefix),
-                               ("its_part_mtprof", "COMPONENTS mtprof", prefix), ("a_range_of_versions", "0.1...0.2", prefix)):
-        text = CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace("mtprof 0.1", f"mtprof {asked}").replace("3.16", "3.19")
+    for name, asked, place in (("where_lib_is_a_link_to_usr_lib", HERE, root / "merged"), ("its_part_static", "COMPONENTS static", prefix),
+                               ("its_part_mtprof", "COMPONENTS mtprof", prefix), ("a_range_of_versions", f"{HERE}...{NEWER}", prefix)):
+        text = CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(f"mtprof {HERE}", f"mtprof {asked}").replace("3.16", "3.19")
         folder = fresh(root, f"cmake-{name}", CMakeLists__txt=text, program__c=PROGRAM)
         code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={place}", cwd=folder)
         if code == 0:
