@@ -347,6 +347,7 @@ def check_tensors(path, env, work, version):
     metadata = wheel.files[f"{wheel.info}/METADATA"][0].decode()
     print(f"# {path.name}: {path.stat().st_size / MEGABYTE:.2f} MB")
     check("mindtorch_v2_needs_mtprof_and_numpy", re.findall(r"Requires-Dist: (.*)", metadata) == [f"mtprof == {version}", "numpy"], metadata)
+    check("it_says_what_it_is", "Description-Content-Type: text/markdown\n\n# mindtorch_v2\n" in metadata, metadata)
     check("and_has_no_file_of_mtprof", all(name.startswith(("mindtorch_v2/", wheel.info)) for name in wheel.files), list(wheel.files))
     ours = {p.relative_to(SOURCE / "src").as_posix() for kind in ("*.py", "py.typed") for p in (SOURCE / "src/mindtorch_v2").rglob(kind)}
     ours.add(f"{wheel.info}/licenses/LICENSE")
