@@ -213,10 +213,11 @@ def check_cmake_places(root, prefix):
         if code == 0:
             code, out = run("cmake", "--build", "b", cwd=folder)
         check(f"cmake_finds_{name}", code == 0 and works("b/user", folder)[0], out)
+    config = next(prefix.rglob("mtprof-config.cmake")).parent  # without a language, CMake does not know Debian's lib/x86_64-linux-gnu
     for part in "mtprof", "static":  # a project of projects, or one in CUDA only
         text = CMAKE.format(language="NONE", suffix="c", target=f"mtprof::{part}", parts="").replace("add_exec", "enable_language(C)\nadd_exec")
         folder = fresh(root, f"cmake-none-{part}", CMakeLists__txt=text, program__c=PROGRAM)
-        code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-Dmtprof_DIR={config}", cwd=folder)
         if code == 0:
             code, out = run("cmake", "--build", "b", cwd=folder)
         check(f"cmake_finds_its_part_{part}_before_any_language_is_enabled", code == 0 and works("b/user", folder)[0], out)
