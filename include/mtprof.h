@@ -91,21 +91,7 @@ MTP_API const char *mtp_version(void); /* "0.1.0" */
 /* "CPU", "NPU", "CUDA" or "GPU" in any case; the last three are MTP_NPU. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_activity_parse(const char *text, uint32_t *out);
 
-/* A cast in the macros below: in C++ one that neither -Wold-style-cast nor -Wuseless-cast reports to users. */
-#ifdef __cplusplus
-extern "C++" {
-template <typename To, typename From>
-__attribute__((always_inline)) inline constexpr To mtp__to(From from)
-{
-    return static_cast<To>(from);
-}
-}
-#define MTP__TO(type, value) mtp__to<type>(value)
-#else
-#define MTP__TO(type, value) ((type)(value))
-#endif
-
-/* A device: its type and its index. */
+/* A device: its type and its index. (MTP__TO: a cast; mtprof_tools.h) */
 typedef uint32_t mtp_device;
 #define MTP_DEVICE(type, index) (MTP__TO(uint32_t, type) << 8 | (MTP__TO(uint32_t, index) & 0xffu))
 #define MTP_DEVICE_TYPE(device) (MTP__TO(uint32_t, device) >> 8 & 0xffu)

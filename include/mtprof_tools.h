@@ -5,6 +5,17 @@
 #define MTPROF_TOOLS_H
 #include <mtprof.h>
 
+/* A cast in our macros: in C++ one that neither -Wold-style-cast nor -Wuseless-cast reports where they are used. */
+#ifdef __cplusplus
+template <typename To, typename From> __attribute__((always_inline)) inline constexpr To mtp__to(From from)
+{
+    return static_cast<To>(from);
+}
+#define MTP__TO(type, value) mtp__to<type>(value)
+#else
+#define MTP__TO(type, value) ((type)(value))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -21,7 +21,8 @@ typedef struct story {
     int number;
 } story;
 
-static _Thread_local story *mine __attribute__((tls_model("initial-exec"))); /* owned, or NULL: no failure yet */
+static _Thread_local story *mine
+    __attribute__((tls_model("initial-exec"))); /* owned, or NULL: no failure yet */
 static story first, shared;
 static atomic_flag first_taken = ATOMIC_FLAG_INIT;
 static pthread_key_t key;
@@ -36,7 +37,8 @@ static void end_thread(void *gone)
         return;
     }
     memset(&first, 0, sizeof first);
-    atomic_flag_clear_explicit(&first_taken, memory_order_release); /* pairs with the acquire of the next owner */
+    atomic_flag_clear_explicit(&first_taken,
+                               memory_order_release); /* pairs with the acquire of the next owner */
 }
 
 static void make_key(void)
@@ -111,7 +113,8 @@ mtp_status mtp__fail(mtp_status status, const char *where, const char *fmt, ...)
     s->text[0] = 0;
     put_first(s->text, what);
     if (status == MTP_E_NOMEM)
-        put_first(s->text, mtp__budget_exceeded() ? limit_text(what, sizeof what) : "out of memory: no room for ");
+        put_first(s->text,
+                  mtp__budget_exceeded() ? limit_text(what, sizeof what) : "out of memory: no room for ");
     if (status == MTP_E_NOMEM && mtp__budget_exceeded())
         mtp__advise("allow more with --max-memory, MTPROF_MAX_MEMORY or max_memory, or record less");
     snprintf(s->trail, sizeof s->trail, "%s", where);
