@@ -4,6 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "base/error.h"
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,8 +23,8 @@ typedef struct story {
     int number;
 } story;
 
-static _Thread_local story *mine
-    __attribute__((tls_model("initial-exec"))); /* owned, or NULL: no failure yet */
+/* Owned, or NULL: no failure yet */
+static _Thread_local story *mine __attribute__((tls_model("initial-exec")));
 static story first, shared;
 static atomic_flag first_taken = ATOMIC_FLAG_INIT;
 static pthread_key_t key;
@@ -37,8 +39,7 @@ static void end_thread(void *gone)
         return;
     }
     memset(&first, 0, sizeof first);
-    atomic_flag_clear_explicit(&first_taken,
-                               memory_order_release); /* pairs with the acquire of the next owner */
+    atomic_flag_clear_explicit(&first_taken, memory_order_release); /* pairs with its next owner's acquire */
 }
 
 static void make_key(void)
@@ -69,6 +70,20 @@ static const story *told(void)
 {
     static const story none;
     return mine != NULL ? mine : &none;
+}
+
+/* Threads keep destructors in us, this one and others, so we cannot be unloaded. The shared library says so itself (-z nodelete); a
+ * plug-in that has the static one is kept loaded here. At load, when the loader's lock is this thread's: later,
+ * one that holds it may wait for us. musl unloads nothing. */
+static __attribute__((constructor)) void stay_loaded(void)
+{
+#ifdef __GLIBC__
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1(&key, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 &&
+        map->l_name[0] != 0) /* "": the program */
+        (void)dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+#endif
 }
 
 static void add(char *to, size_t room, const char *before, const char *what)

@@ -75,6 +75,25 @@ void plugin_stop(void)
     mtp_profile_destroy(prof);
 }
 """
+# It needs hardly anything of the library, and has a thread's last error there.
+PLUGIN_THAT_FAILS = """
+#include <mtprof.h>
+int plugin_start(void);
+int plugin_start(void)
+{
+    return 0;
+}
+void plugin_work(void);
+void plugin_work(void)
+{
+    uint32_t activities;
+    mtp_activity_parse("none of ours", &activities);
+}
+void plugin_stop(void);
+void plugin_stop(void)
+{
+}
+"""
 # A thread that recorded in a plug-in ends after the plug-in was closed; so does the process, and a fork of it.
 PLUGIN_HOST = """
 #define _GNU_SOURCE
@@ -280,11 +299,12 @@ def check_compilers(root, pkgconfig):
 
 def check_plugins(root, lib, include):
     """Plug-ins that are closed while threads of the program have recorded in them."""
-    folder = fresh(root, "plugins", plugin__c=PLUGIN, host__c=PLUGIN_HOST)
+    folder = fresh(root, "plugins", plugin__c=PLUGIN, fails__c=PLUGIN_THAT_FAILS, host__c=PLUGIN_HOST)
     code, out = run("cc", "host.c", "-o", "host", "-pthread", "-ldl", cwd=folder)
-    for kind, libraries in ("shared", [f"-L{lib}", "-lmtprof", f"-Wl,-rpath,{lib}"]), ("static", [lib / "libmtprof.a", "-lz", "-lzstd", "-lm"]):
+    static = [lib / "libmtprof.a", "-lz", "-lzstd", "-lm"]
+    for kind, libraries in ("shared", [f"-L{lib}", "-lmtprof", f"-Wl,-rpath,{lib}"]), ("static", static), ("failing", static):
         if code == 0:
-            code, out = run("cc", "-shared", "-fPIC", "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
+            code, out = run("cc", "-shared", "-fPIC", "fails.c" if kind == "failing" else "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
         status, said = run("./host", f"./{kind}.so", cwd=folder) if code == 0 else (code, out)
         check(f"a_plug_in_with_the_{kind}_library_can_be_closed", status == 0, (status, said))
     plugins = [folder / f"{name}.so" for name in ("shared", "static", "another")]  # three copies in one process
