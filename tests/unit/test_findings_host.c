@@ -328,7 +328,7 @@ static void a_long_wait_in_a_step_is_told_if_the_program_trains(void **state)
         mtp_trace *t = made_begin();
         uint32_t thread = made_thread(t, 7);
         for (int64_t i = 0, at = 0; i < 20; i++) {
-            int64_t length = 1000 + (i == 11 ? kind == 1 ? 19000 : 21000 : 0) + i % 3;
+            int64_t length = 1000 + (i == 11 ? kind == 1 ? 49000 : 51000 : 0) + i % 3;
             made_step(t, thread, (int)i, at, at + length);
             made_op(t, thread, at * US, (at + 900) * US, "aten::mm");
             if (kind < 2)

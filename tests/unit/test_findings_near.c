@@ -22,6 +22,85 @@ static void two_batches_say_nothing_about_a_loader(void **state)
     }
 }
 
+/* `count` steps of 1 ms, of which those of `late` (up to -1) take 5 ms more each, and the first one of these 9: in a second op,
+ * "loader" in a DataLoader's scope, "" in nothing. */
+static mtp_trace *with_late(int count, const int *late, const char *what)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    int64_t at = 0;
+    for (int i = 0, k = 0; i < count; i++) {
+        bool is_late = late[k] == i, loads = strcmp(what, "loader") == 0;
+        int64_t more = is_late ? k == 0 ? 9000 : 5000 : 0;
+        k += is_late;
+        made_step(t, thread, i, at, at + 1000 + i % 3 + more);
+        if (loads)
+            made_scope(t, thread, at * US, (at + 50 + more) * US,
+                       "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
+        made_op(t, thread, (at + 50 + (loads ? more : 0)) * US, (at + 990 + (loads ? more : 0)) * US,
+                "aten::mm");
+        if (is_late && !loads && what[0] != 0)
+            made_op(t, thread, (at + 990) * US, (at + 990 + more) * US, what);
+        at += 1000 + i % 3 + more;
+    }
+    return made_end(t);
+}
+
+/* An evaluation or a checkpoint is meant to be there. */
+static void what_comes_every_tenth_step_is_a_note(void **state)
+{
+    (void)state;
+    const int every[] = {9, 19, 29, 39, -1}, missed[] = {9, 19, 39, 49, -1}, twice[] = {9, 19, -1},
+              any[] = {4, 9, 22, 39, -1}, even[] = {4, 8, 32, -1};
+    mtp_trace *t = with_late(41, every, "evaluate");
+    mtp_findings *f = findings_of(t);
+    int at = place_of(f, "periodic-steps");
+    assert_true(at >= 0 && place_of(f, "outlier-steps") < 0);
+    const mtp_finding_row *r = mtp_findings_row(f, (size_t)at);
+    assert_int_equal(r->kind, MTP_FINDING_NOTE);
+    assert_int_equal(r->gain_ns, 0);
+    assert_string_equal(r->title.bytes, "Every 10th step takes 6.00 ms longer: 37% of the time");
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_found(with_late(60, missed, "evaluate"), "periodic-steps");
+    assert_first(with_late(60, twice, "evaluate"), "outlier-steps", 14000);
+    assert_first(with_late(60, any, "evaluate"), "outlier-steps", 24000);
+    assert_first(with_late(60, even, "evaluate"), "outlier-steps", 19000);
+}
+
+static void the_longest_steps_are_named(void **state)
+{
+    (void)state;
+    const int any[] = {14, 19, 22, 25, 39, -1};
+    mtp_trace *t = with_late(60, any, "evaluate");
+    mtp_findings *f = findings_of(t);
+    const char *text = mtp_findings_row(f, 0)->text.bytes;
+    assert_non_null(strstr(text, "Step 14 took"));
+    assert_non_null(strstr(text, "So did 2 more, by less."));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+/* Workers that start at each epoch: nothing runs, or ops that make the batch. */
+static void a_step_that_waits_for_a_batch_is_told_so(void **state)
+{
+    (void)state;
+    const int any[] = {13, 26, -1}, none[] = {-1};
+    mtp_trace *t = with_late(40, any, "loader");
+    mtp_findings *f = findings_of(t);
+    assert_int_equal(place_of(f, "slow-batches"), 0);
+    const mtp_finding_row *r = mtp_findings_row(f, 0);
+    assert_string_equal(r->title.bytes, "2 of 40 steps wait 7.00 ms longer on average for the DataLoader");
+    assert_non_null(strstr(r->text.bytes,
+                           "Step 13 took 10.0 ms, 9.00 ms more than usual: 9.00 ms more in the DataLoader."));
+    assert_non_null(strstr(r->advice.bytes, "persistent_workers=True"));
+    assert_true(place_of(f, "outlier-steps") < 0 && place_of(f, "noisy-steps") < 0);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_silent(with_late(40, none, "loader"), "slow-batches");
+    assert_silent(with_late(40, any, "evaluate"), "slow-batches");
+}
+
 /* Ops of 1 ms, and one gap. */
 static mtp_trace *one_gap(int64_t ms)
 {
@@ -275,6 +354,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(two_batches_say_nothing_about_a_loader),
+        TEST(what_comes_every_tenth_step_is_a_note),
+        TEST(the_longest_steps_are_named),
+        TEST(a_step_that_waits_for_a_batch_is_told_so),
         TEST(one_gap_alone_is_told_if_it_is_long),
         TEST(three_percent_in_the_collector_are_told),
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
