@@ -114,6 +114,31 @@ static void what_may_wait_for_requests_is_a_note(void **state)
     }
 }
 
+/* torch.profiler records the thread that starts it, so that others may have been at work. */
+static void one_recorded_thread_is_not_all_of_them(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++)
+        for (int ours = 0; ours < 2; ours++) {
+            mtp_trace *t = made_begin();
+            for (int k = 0; k < threads; k++) {
+                uint32_t thread = made_thread(t, 7 + (uint32_t)k);
+                for (int64_t i = 0; i < 20; i++)
+                    made_op(t, thread, i * 1500 * US, (i * 1500 + 1000) * US,
+                            i % 2 ? "aten::add" : "aten::mul");
+            }
+            t->format = ours != 0 ? MTP_FORMAT_RECORDING : MTP_FORMAT_KINETO;
+            mtp_findings *f = findings_of(made_end(t));
+            const mtp_finding_row *r = mtp_findings_row(f, (size_t)place_of(f, "host-idle"));
+            bool alone = threads == 1 && !ours;
+            assert_int_equal(strstr(r->title.bytes, "The recorded thread runs no operator") != NULL, alone);
+            assert_int_equal(strstr(r->text.bytes, "no thread ran any operator") != NULL, !alone);
+            assert_int_equal(strstr(r->text.bytes, "Other threads may have been at work") != NULL, alone);
+            mtp_findings_destroy(f);
+            mtp_trace_destroy(t);
+        }
+}
+
 static void another_thread_at_work_is_no_gap(void **state)
 {
     (void)state;
@@ -272,6 +297,34 @@ static void one_op_that_takes_most_of_the_time_is_a_note(void **state)
             assert_int_equal(mtp_findings_row(f, (size_t)at)->kind, MTP_FINDING_NOTE);
             assert_int_equal(mtp_findings_row(f, (size_t)at)->gain_ns, 0);
             assert_non_null(strstr(mtp_findings_row(f, (size_t)at)->title.bytes, "aten::addmm"));
+        }
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
+static void an_optimizer_that_takes_most_of_the_time_is_a_note(void **state)
+{
+    (void)state;
+    for (int64_t of = 450; of <= 550; of += 100) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 10; i++, at += 1000) {
+            made_op(t, thread, at * US, (at + 1000 - of) * US, "aten::mm");
+            made_scope(t, thread, (at + 1000 - of) * US, (at + 1000) * US, "Optimizer.step#Adam.step");
+            made_op(t, thread, (at + 1000 - of) * US, (at + 1000 - of / 2) * US, "aten::lerp_");
+            made_op(t, thread, (at + 1000 - of / 2) * US, (at + 1000) * US, "aten::addcdiv_");
+        }
+        mtp_findings *f = findings_of(made_end(t));
+        int at = place_of(f, "optimizer");
+        assert_int_equal(at >= 0, of == 550);
+        if (at >= 0) {
+            const mtp_finding_row *r = mtp_findings_row(f, (size_t)at);
+            assert_int_equal(r->kind, MTP_FINDING_NOTE);
+            assert_string_equal(r->title.bytes, "The optimizer takes 55% of the time");
+            assert_string_equal(
+                r->text.bytes,
+                "10 calls of Optimizer.step#Adam.step took 5.50 ms of 10.0 ms (55%), 550 us each.");
         }
         mtp_findings_destroy(f);
         mtp_trace_destroy(t);
@@ -571,6 +624,7 @@ int main(void)
         TEST(python_between_small_ops_is_told),
         TEST(long_gaps_are_told_with_what_they_are_in),
         TEST(what_may_wait_for_requests_is_a_note),
+        TEST(one_recorded_thread_is_not_all_of_them),
         TEST(another_thread_at_work_is_no_gap),
         TEST(the_garbage_collector_is_told),
         TEST(its_time_is_not_told_again_as_idle),
@@ -579,6 +633,7 @@ int main(void)
         TEST(copies_for_another_layout_are_told),
         TEST(a_backward_pass_that_takes_too_long_is_told),
         TEST(one_op_that_takes_most_of_the_time_is_a_note),
+        TEST(an_optimizer_that_takes_most_of_the_time_is_a_note),
         TEST(steps_that_take_longer_are_told_with_what_differed),
         TEST(a_long_wait_in_a_step_is_told_if_the_program_trains),
         TEST(a_step_that_does_more_is_not_noise),

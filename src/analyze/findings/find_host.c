@@ -207,6 +207,42 @@ static mtp_status tell_between(mtp__case *c, const gaps *g)
     return mtp__find(c, &d, NULL);
 }
 
+/* torch.profiler records the thread that starts it, and those that autograd starts. */
+static bool sees_one_thread(const mtp__case *c)
+{
+    const mtp_trace *t = c->t;
+    uint32_t threads = 0;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        bool any = false;
+        for (uint32_t i = track->first;
+             !any && c->wanted[k] && !track->on_device && i < track->first + track->count; i++)
+            any = c->owner[i] == i;
+        threads += any;
+    }
+    return threads <= 1 && !mtp__is_ours(t);
+}
+
+static void say_no_op(mtp__draft *d, const mtp__case *c, const gaps *g)
+{
+    bool one = sees_one_thread(c);
+    mtp__say(&d->title, one ? "The recorded thread runs no operator " : "No operator runs ");
+    mtp__say_share(&d->title, g->longer / c->whole);
+    mtp__say(&d->title, " of the time");
+    mtp__say(&d->text, "In ");
+    mtp__say_count(&d->text, g->longs, "gap", "gaps");
+    mtp__say(&d->text, " longer than 100 us, %s: ",
+             one ? "the thread that was recorded ran no operator" : "no thread ran any operator");
+    mtp__say_of_whole(&d->text, c, g->longer);
+    mtp__say(&d->text,
+             ". The program then waits, %s something that is not recorded, or another program has the "
+             "processor.",
+             mtp__case_may_serve(c) ? "for requests or anything else, computes" : "computes");
+    if (one)
+        mtp__say(&d->text, " Other threads may have been at work: torch.profiler records the one that "
+                           "starts it, 'mtprof run' all of them.");
+}
+
 static mtp_status tell_longer(mtp__case *c, gaps *g)
 {
     /* one gap alone may be the system's: other programs run */
@@ -218,17 +254,7 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
                     .confidence = MTP_CONFIDENCE_MEDIUM,
                     .spent = g->longer,
                     .gain = mtp__case_may_serve(c) ? 0 : g->longer / 2};
-    mtp__say(&d.title, "No operator runs ");
-    mtp__say_share(&d.title, g->longer / c->whole);
-    mtp__say(&d.title, " of the time");
-    mtp__say(&d.text, "In ");
-    mtp__say_count(&d.text, g->longs, "gap", "gaps");
-    mtp__say(&d.text, " longer than 100 us, no thread ran any operator: ");
-    mtp__say_of_whole(&d.text, c, g->longer);
-    mtp__say(&d.text,
-             ". The program then waits, %s something that is not recorded, or another program has the "
-             "processor.",
-             mtp__case_may_serve(c) ? "for requests or anything else, computes" : "computes");
+    say_no_op(&d, c, g);
     const mtp__alike *first = mtp__evidence_first(&g->in);
     if (first != NULL && first->what.length > 0) {
         mtp__say(&d.text, " Most of it is in ");

@@ -12,7 +12,8 @@ static mtp__rule *const rules[] = {
     mtp__find_host_gaps, mtp__find_tiny_kernels,   mtp__find_copies,       mtp__find_collectives,
     mtp__find_gaps,      mtp__find_collector,      mtp__find_casts,        mtp__find_layouts,
     mtp__find_backward,  mtp__find_plain_products, mtp__find_odd_products, mtp__find_fragments,
-    mtp__find_peak,      mtp__find_idle_device,    mtp__find_dominant,     mtp__find_cost,
+    mtp__find_peak,      mtp__find_idle_device,    mtp__find_optimizer,    mtp__find_dominant,
+    mtp__find_cost,
 };
 
 /* Of a trace without times, or of no length, only these make sense. */

@@ -239,6 +239,7 @@ typedef mtp_status mtp__rule(mtp__case *c);
 mtp__rule mtp__find_launches, mtp__find_syncs, mtp__find_host_gaps, mtp__find_tiny_kernels,
     mtp__find_idle_device, mtp__find_copies, mtp__find_collectives, mtp__find_loading, mtp__find_gaps,
     mtp__find_collector, mtp__find_casts, mtp__find_layouts, mtp__find_plain_products, mtp__find_odd_products,
-    mtp__find_backward, mtp__find_dominant, mtp__find_outliers, mtp__find_growth, mtp__find_fragments,
-    mtp__find_peak, mtp__find_losses, mtp__find_unfinished, mtp__find_no_device, mtp__find_cost;
+    mtp__find_backward, mtp__find_dominant, mtp__find_optimizer, mtp__find_outliers, mtp__find_growth,
+    mtp__find_fragments, mtp__find_peak, mtp__find_losses, mtp__find_unfinished, mtp__find_no_device,
+    mtp__find_cost;
 #endif
