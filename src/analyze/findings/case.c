@@ -179,6 +179,20 @@ bool mtp__case_is_late(const mtp_step_row *row)
     return row->is_outlier && row->more_ns > 0;
 }
 
+/* When a program without steps begins to work: what precedes that, such as imports and their garbage collection, is how it starts. */
+static int64_t first_work(const mtp__case *c, int64_t from)
+{
+    const mtp_trace *t = c->t;
+    int64_t first = INT64_MAX;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; c->wanted[k] && i < track->first + track->count; i++)
+            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) && !is_recording(c, i))
+                first = t->start[i] < first ? t->start[i] : first;
+    }
+    return first != INT64_MAX && first > from ? first : from;
+}
+
 /* Warm-up, leading steps that are far longer than the others, is left out; of the rest, such steps do not count. */
 static void choose_time(mtp__case *c)
 {
@@ -188,6 +202,7 @@ static void choose_time(mtp__case *c)
            mtp__case_is_late(&s->rows[k]))
         k++;
     c->first_step = k;
+    c->is_stepped = !s->whole_trace && s->count > 1;
     c->from = s->rows[k].start_ns;
     c->to = c->from;
     double late = 0;
@@ -196,6 +211,9 @@ static void choose_time(mtp__case *c)
         c->has_outliers |= mtp__case_is_late(&s->rows[i]);
         late += mtp__case_is_late(&s->rows[i]) ? (double)s->rows[i].times.wall_ns : 0;
     }
+    if (!c->is_stepped)
+        c->from = first_work(c, c->from);
+    c->from = c->from < c->to ? c->from : c->to;
     /* so that sums and differences cannot overflow */
     bool sane = c->from > -(INT64_MAX / 4) && c->to < INT64_MAX / 4;
     c->whole = sane ? (double)c->to - (double)c->from - late : 0;
@@ -265,11 +283,11 @@ mtp_status mtp__case_init(mtp__case *c, const mtp_trace *t, mtp_findings *findin
     mtp_status status = mtp_steps_create(t, &c->steps);
     if (status != MTP_OK)
         return status;
-    choose_time(c);
     c->wanted = mtp__calloc((size_t)t->track_count + 1, 1);
     if (c->wanted == NULL || !name_init(c) || !owner_init(c) || !own_init(c))
         return MTP_FAIL(MTP_E_NOMEM, "findings of %u spans", t->span_count);
     choose_tracks(c);
+    choose_time(c);
     if (!gather_loads(c))
         return MTP_FAIL(MTP_E_NOMEM, "findings of %u spans", t->span_count);
     return mtp__sources_init(&c->sources, t);
@@ -435,7 +453,7 @@ static bool find_idle(searching *s)
 {
     mtp__case *c = s->c;
     /* without steps, what precedes the first work is how the program starts */
-    int64_t until = c->steps->whole_trace && c->works > 0 ? c->work[0].start : c->from;
+    int64_t until = !c->is_stepped && c->works > 0 ? c->work[0].start : c->from;
     uint32_t last = MTP__NONE;
     for (uint32_t i = 0; i < c->works; i++) {
         const mtp__work *w = &c->work[i];

@@ -139,7 +139,7 @@ static mtp_status walk(gaps *g)
     mtp__by_time order;
     mtp_status status = mtp__by_time_init(&order, t, c->wanted);
     int64_t until = c->from;
-    bool any = !c->steps->whole_trace; /* without steps, what precedes the first op is not a gap */
+    bool any = c->is_stepped; /* without steps, what precedes the first op is not a gap */
     for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
         bool collects = (mtp__case_name(c, span) & MTP__NAME_GC) != 0; /* a finding of its own */
         if (t->tracks[k].on_device || (c->owner[span] != span && !collects) || t->start[span] >= c->to ||
@@ -150,7 +150,7 @@ static mtp_status walk(gaps *g)
         any = true;
         until = t->end[span] > until ? t->end[span] : until;
     }
-    if (status == MTP_OK && any && !c->steps->whole_trace)
+    if (status == MTP_OK && any && c->is_stepped)
         on_gap(g, until, c->to);
     mtp__by_time_fini(&order);
     return status;
@@ -220,19 +220,21 @@ static bool sees_one_thread(const mtp__case *c)
             any = c->owner[i] == i;
         threads += any;
     }
-    return threads <= 1 && !mtp__is_ours(t);
+    return threads <= 1;
 }
 
 static void say_no_op(mtp__draft *d, const mtp__case *c, const gaps *g)
 {
-    bool one = sees_one_thread(c);
+    bool alone = sees_one_thread(c), one = alone && !mtp__is_ours(c->t);
     mtp__say(&d->title, one ? "The recorded thread runs no operator " : "No operator runs ");
     mtp__say_share(&d->title, g->longer / c->whole);
     mtp__say(&d->title, " of the time");
     mtp__say(&d->text, "In ");
     mtp__say_count(&d->text, g->longs, "gap", "gaps");
     mtp__say(&d->text, " longer than 100 us, %s: ",
-             one ? "the thread that was recorded ran no operator" : "no thread ran any operator");
+             one     ? "the thread that was recorded ran no operator"
+             : alone ? "the only thread with operators ran none"
+                     : "no thread ran any operator");
     mtp__say_of_whole(&d->text, c, g->longer);
     mtp__say(&d->text,
              ". The program then waits, %s something that is not recorded, or another program has the "

@@ -8,6 +8,7 @@
 
 #define NAMED 3u          /* steps told of one by one: the longest */
 #define WAIT_NS 50000000  /* a shorter wait may be the system's: other programs run */
+#define WAKE_NS 10000000  /* the same where another process works: that of a DataLoader's worker */
 #define PERIOD_LEAST 3u   /* steps that make a period: */
 #define PERIOD_SHARE 0.75 /* so many of those that it foretells */
 
@@ -110,7 +111,7 @@ static cause cause_of(const examined *e, const mtp_step_row *r)
 {
     bool does_more = work_of(e->c, r) > e->usual_work;
     if (is_loading(e, r))
-        return LOADING;
+        return r->more_ns >= (e->has_workers ? WAKE_NS : WAIT_NS) ? LOADING : NOISE;
     for (uint32_t i = 0; i < r->reason_count; i++)
         if (r->reasons[i].ns >= r->more_ns / 2 &&
             ((does_more && r->reasons[i].calls > 0) || (MTP__EQUALS(r->reasons[i].what, "(idle)") &&

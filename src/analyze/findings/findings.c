@@ -45,20 +45,21 @@ static void summarise(const mtp__case *c, mtp_findings *f)
     s->end_ns = c->to;
     s->whole_ns = mtp__whole_ns(c->whole);
     s->warm_up = c->first_step;
-    double cpu = 0, device = 0, idle = 0;
+    double cpu = 0, device = 0, idle = 0, before = 0; /* before it began to work */
     for (uint32_t i = c->first_step; i < c->steps->count; i++) {
         if (mtp__case_is_late(&c->steps->rows[i])) {
             s->outliers++;
             continue;
         }
-        s->steps += !c->steps->whole_trace;
+        s->steps += c->is_stepped;
         cpu += (double)c->steps->rows[i].times.cpu_ns;
         device += (double)c->steps->rows[i].times.device_ns;
         idle += (double)c->steps->rows[i].times.idle_ns;
+        before = !c->is_stepped ? (double)c->from - (double)c->steps->rows[i].start_ns : 0;
     }
     s->cpu_ns = mtp__whole_ns(cpu);
     s->device_ns = mtp__whole_ns(device);
-    s->idle_ns = mtp__whole_ns(idle);
+    s->idle_ns = mtp__whole_ns(idle > before ? idle - before : 0);
 }
 
 static mtp_status examine(mtp_findings *f, const mtp_findings_options *options)
