@@ -10,6 +10,7 @@
 #define GROWTH_STEPS 5u   /* so many steps must grow, after ... */
 #define GROWTH_SETTLED 2u /* ... the first ones, in which optimizers allocate their state */
 #define GROWTH_EVEN 0.25  /* the least growth of a step, relative to the mean */
+#define GROWTH_ENDS 0.5   /* of the memory in use, that is left in the last step: the program ends */
 #define GROWTH_SHARE 0.01 /* all growth, relative to the memory in use */
 #define GROWTH_BYTES (64 << 10)
 #define FRAGMENT_REQUEST (10 << 20) /* smaller ones are cut from segments of 20 MB */
@@ -101,6 +102,8 @@ static mtp_status tell_growth(mtp__case *c, const mtp_memory_timeline *timeline,
     if (last < first + GROWTH_STEPS)
         return MTP_OK;
     double all = growth(l, first, last);
+    if (all <= 0 && last > first + GROWTH_STEPS && l->level[last] < GROWTH_ENDS * l->level[first])
+        all = growth(l, first, --last);
     if (all < GROWTH_BYTES || all < GROWTH_SHARE * l->level[first])
         return MTP_OK;
     mtp__evidence tally = {0};

@@ -267,7 +267,7 @@ static void say_title(mtp__words *w, const mtp__case *c, cause which, const late
     mtp__say(w, " longer%s%s", l->count > 1 ? " on average" : "",
              which == LOADING  ? " for the DataLoader"
              : which == CAUSED ? " than usual"
-                               : " for the same work");
+                               : " for the same operators");
 }
 
 static void say_advice(mtp__words *w, const examined *e, cause which, const late_steps *l)
@@ -289,8 +289,9 @@ static void say_advice(mtp__words *w, const examined *e, cause which, const late
         mtp__say(w,
                  which == CAUSED ? "'mtprof steps' lists each such step; 'mtprof cut --step %lld' extracts "
                                    "one for a viewer."
-                                 : "Usually another program, throttling or page faults: repeat the run on a "
-                                   "quiet machine. If it stays, look at step %lld.",
+                                 : "Larger inputs ('mtprof table --by-shape', if shapes were recorded), or "
+                                   "another program, throttling, page faults: repeat the run on a quiet "
+                                   "machine. If it stays, look at step %lld.",
                  (long long)worst(e->c, l));
 }
 
