@@ -556,6 +556,24 @@ static void what_leaked_is_named_even_if_it_is_freed_at_the_end(void **state)
     }
 }
 
+/* After the last step() nothing but the device works, and a little is freed. */
+static void a_leak_is_told_although_the_device_works_on(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    for (int64_t i = 0, at = 0; i < 12; i++, at += 1000) {
+        made_step(t, g.thread, (int)i, at, at + 1000);
+        made_op(t, g.thread, (at + 10) * US, (at + 900) * US, "aten::mm");
+        made_kernel(&g, at + 20, 300 + i * 2000, 2300 + i * 2000, "gemm");
+        made_memory(t, g.thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+        made_memory(t, g.thread, (at + 30) * US, 1, 64);
+        made_memory(t, g.thread, (at + 1030) * US, 1, -64);
+    }
+    made_step(t, g.thread, 12, 12000, 25000);
+    assert_first(made_end(t), "memory-growth", -1);
+}
+
 /* A device's allocator: reserves `more` for a request of `bytes`, with `unused` bytes free. */
 static mtp_trace *reserving(int64_t bytes, int64_t unused, int64_t more)
 {
@@ -651,6 +669,7 @@ int main(void)
         TEST(what_several_threads_do_at_once_is_not_added_up),
         TEST(memory_that_grows_in_every_step_is_a_leak_and_comes_first),
         TEST(what_leaked_is_named_even_if_it_is_freed_at_the_end),
+        TEST(a_leak_is_told_although_the_device_works_on),
         TEST(memory_that_is_free_but_cannot_be_used_is_fragmented),
         TEST(the_peak_is_told_if_it_is_large),
         TEST(every_allocation_may_fail),

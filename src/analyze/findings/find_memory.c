@@ -97,7 +97,7 @@ static void say_owner(mtp__words *w, const mtp__alike *a)
 static mtp_status tell_growth(mtp__case *c, const mtp_memory_timeline *timeline, const levels *l)
 {
     uint32_t first = c->first_step + GROWTH_SETTLED, last = l->s->count - 1;
-    while (last > 0 && l->s->rows[last].ops == 0 && l->s->rows[last].kernels == 0)
+    while (last > 0 && l->s->rows[last].ops == 0 && (c->has_ops || l->s->rows[last].kernels == 0))
         last--; /* after the last step() */
     if (last < first + GROWTH_STEPS)
         return MTP_OK;
