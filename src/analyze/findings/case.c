@@ -16,6 +16,7 @@
 #include "base/os.h"
 
 #define REST_SHARE 0.5     /* of what follows the last step(), for which the device works on */
+#define REST_OPS 8u        /* no more than read a result there */
 #define STEPS_LEFT 3u      /* so many steps remain when warm-up is left out */
 #define REQUEST_NS 1000000 /* a shorter pause between a result and the next launch is no wait for requests */
 #define CLOCK_NS 20000     /* by how much the clocks of host and device may differ */
@@ -182,12 +183,14 @@ bool mtp__case_is_late(const mtp_step_row *row)
 
 /* The host may run ahead: what it has launched in the steps takes the device longer, and the rest after the last step() is a part
  * of the time that they take. */
-static void take_rest(mtp_steps *s)
+static void take_rest(mtp__case *c)
 {
+    mtp_steps *s = c->steps;
     mtp_step_row *row = s->count > 1 && !s->whole_trace ? &s->rows[s->count - 1] : NULL;
-    if (row != NULL && mtp__case_is_late(row) && row->ops == 0 &&
+    c->has_rest = row != NULL && row->ops == 0;
+    if (row != NULL && mtp__case_is_late(row) && row->ops <= REST_OPS &&
         (double)row->times.device_ns >= REST_SHARE * (double)row->times.wall_ns)
-        row->is_outlier = false, row->more_ns = 0;
+        row->is_outlier = false, row->more_ns = 0, c->has_rest = true;
 }
 
 /* When a program without steps begins to work: what precedes that, such as imports and their garbage collection, is how it starts. */
@@ -209,7 +212,7 @@ static void choose_time(mtp__case *c)
 {
     const mtp_steps *s = c->steps;
     uint32_t k = 0;
-    take_rest(c->steps);
+    take_rest(c);
     while (!s->whole_trace && k + STEPS_LEFT < s->count && k < (s->count + 3) / 4 &&
            mtp__case_is_late(&s->rows[k]))
         k++;

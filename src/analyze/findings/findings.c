@@ -51,7 +51,7 @@ static void summarise(const mtp__case *c, mtp_findings *f)
             s->outliers++;
             continue;
         }
-        bool is_rest = i + 1 == c->steps->count && c->has_ops && c->steps->rows[i].ops == 0;
+        bool is_rest = i + 1 == c->steps->count && c->has_ops && c->has_rest;
         s->steps += c->is_stepped && !is_rest;
         cpu += (double)c->steps->rows[i].times.cpu_ns;
         device += (double)c->steps->rows[i].times.device_ns;

@@ -105,6 +105,7 @@ typedef struct mtp__case {
     int64_t from, to;    /* the time examined */
     double whole;        /* its length without outlying steps, ns */
     bool is_stepped;     /* it has two steps or more: one alone is all of the program, its start included */
+    bool has_rest;       /* the last one is what follows the last step() */
     bool has_outliers;   /* steps that are far longer: findings of their own */
     uint16_t *names;     /* owned: by text, MTP__NAME_ bits */
     uint8_t *wanted;     /* owned: by track: of the process examined */
