@@ -445,7 +445,9 @@ static went read_lane(mtp__live_file *f, mtp__reading *r, mtp__lane *lane, bool 
 {
     went is = ON;
     while (is == ON) {
+        uint64_t now_ns = mtp_now_ns();
         is = read_chunk(f, r, lane, known);
+        lane->seen_ns = is == IDLE ? now_ns : 0;
         bool late = is == ON && mtp_now_ns() > deadline;
         f->is_behind |= late;
         if (r->sums.out_of_memory || late)
@@ -493,6 +495,7 @@ mtp_status mtp__live_file_read(mtp__live_file *f, mtp__reading *r, uint64_t dead
     }
     f->is_behind |= !f->listed || (waits && mtp_now_ns() > deadline);
     mtp__reading_tidy(r);
+    MTP__TESTPOINT(LIVE_READ);
     if (status == MTP_OK && r->sums.out_of_memory)
         status = MTP_FAIL(MTP_E_NOMEM, "the sums of a live recording");
     return status;

@@ -259,6 +259,18 @@ def sizes_are_kept_to(folder):
 
 
 @test
+def figures_are_shown_whole_or_not_at_all(folder):
+    number = r"[\d.]+[kMGT]?"
+    whole = re.compile(rf"recorded [\d.]+(us|ms|s|h)(  records {number}(, {number}/s(  dropped {number}(  file [\d.]+ [KMGT]?B(  threads \d+)?)?)?)?)?")
+    with Recorded(folder, "names") as program:
+        for columns in range(18, 76, 4):
+            with Terminal(program.spool, "-d", "0.2", columns=columns, lines=12) as t:
+                t.wait("recorded")
+                line = next(one for one in t.frame() if one.startswith("recorded"))
+                check(f"{columns} columns", whole.fullmatch(line.rstrip()), line)
+
+
+@test
 def nothing_of_a_name_reaches_the_terminal(folder):
     with Recorded(folder, "names") as program, Terminal(program.spool, "-d", "0.2", columns=120) as t:
         t.wait("combined")
