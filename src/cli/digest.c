@@ -38,7 +38,8 @@ static bool is_digest(const char *path)
         return false;
     size_t got = fread(head, 1, sizeof head, file);
     fclose(file);
-    return got == sizeof head && memcmp(head, "MTPDIG1\n", sizeof head) == 0;
+    bool packed = cli_ends(path, ".digest.gz") || cli_ends(path, ".digest.zst");
+    return packed || (got == sizeof head && memcmp(head, "MTPDIG1\n", sizeof head) == 0);
 }
 
 static mtp_digest *open_one(const char *path, const request *r, int *code)
@@ -104,23 +105,30 @@ static int write_out(const mtp_digest *d, const request *r)
     return code;
 }
 
+/* A file that cannot be read is told of, and the others are summed. */
 static int run(char **paths, size_t count, const request *r)
 {
-    int code = CLI_OK;
+    int failed = CLI_OK;
+    size_t opened = 0;
     mtp_digest *sum = NULL, **digests = calloc(count, sizeof *digests);
     if (digests == NULL)
         return cli_fail(CLI_MEMORY, "out of memory");
-    for (size_t i = 0; i < count && code == CLI_OK; i++)
-        digests[i] = open_one(paths[i], r, &code);
-    if (code == CLI_OK) {
-        mtp_status status = mtp_digest_sum((const mtp_digest *const *)digests, count, r->by, &sum);
-        code = status != MTP_OK ? cli_fail_status(status) : write_out(sum, r);
+    for (size_t i = 0; i < count; i++) {
+        int code = CLI_OK;
+        digests[opened] = open_one(paths[i], r, &code);
+        opened += digests[opened] != NULL;
+        failed = failed != CLI_OK ? failed : code;
     }
-    for (size_t i = 0; i < count; i++)
+    if (opened > 0) {
+        mtp_status status = mtp_digest_sum((const mtp_digest *const *)digests, opened, r->by, &sum);
+        int code = status != MTP_OK ? cli_fail_status(status) : write_out(sum, r);
+        failed = failed != CLI_OK ? failed : code;
+    }
+    for (size_t i = 0; i < opened; i++)
         mtp_digest_destroy(digests[i]);
     mtp_digest_destroy(sum);
     free(digests);
-    return code;
+    return failed;
 }
 
 enum {
@@ -154,7 +162,8 @@ int cli_digest(int argc, char **argv)
             r.of.job = optarg;
         else if (c == HOST)
             r.of.host = optarg;
-        else if (c == RANK && (!cli_parse_count(optarg, &r.of.rank) || r.of.rank < 0))
+        else if (c == RANK &&
+                 (!cli_parse_count(optarg, &r.of.rank) || r.of.rank < 0 || r.of.rank == INT64_MAX))
             return cli_fail(CLI_USAGE, "'%s' is not a rank: 0, 1, ...", optarg);
         else if (c == BY && !parse_by(optarg, &r.by))
             return cli_fail(CLI_USAGE, "'%s' must be rank, step, job, host (several with commas), or all",
