@@ -122,8 +122,8 @@ static int take_option(wanted *w, int c, const char *text)
         w->of_tables = true;
         return CLI_OK;
     case 'R':
-        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0)
-            return cli_fail(CLI_USAGE, "rank '%s' is not a number", text);
+        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0 || w->parquet.rank == INT64_MAX)
+            return cli_fail(CLI_USAGE, "'%s' is not a rank: 0, 1, ...", text);
         w->of_tables = true;
         return CLI_OK;
     case 'w':
