@@ -71,7 +71,11 @@ static int export_rank(const char *path, const char *folder, const mtp_parquet_o
     mtp_trace *trace = cli_open(path, &code);
     mtp_status status = trace != NULL ? mtp_export_parquet(trace, folder, options) : MTP_OK;
     if (status != MTP_OK)
-        code = status == MTP_E_IO || status == MTP_E_STATE ? cli_fail_output() : cli_fail_status(status);
+        code = cli_fail(status == MTP_E_ARG                           ? CLI_USAGE
+                        : status == MTP_E_NOMEM                       ? CLI_MEMORY
+                        : status == MTP_E_IO || status == MTP_E_STATE ? CLI_OUTPUT
+                                                                      : CLI_INPUT,
+                        "%s: %s", path, mtp_last_error());
     mtp_trace_destroy(trace);
     return code;
 }
@@ -138,8 +142,8 @@ static int take_option(wanted *w, int c, const char *text)
         w->of_tables = true;
         return CLI_OK;
     case 'R':
-        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0)
-            return cli_fail(CLI_USAGE, "rank '%s' is not a number", text);
+        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0 || w->parquet.rank == INT64_MAX)
+            return cli_fail(CLI_USAGE, "'%s' is not a rank: 0, 1, ...", text);
         w->of_tables = true;
         return CLI_OK;
     case 'w':
