@@ -249,10 +249,11 @@ typedef struct mtp__live_file {
     bool ring;
     mtp__live_piece *piece; /* owned: those that may change, by number */
     uint32_t pieces, piece_room;
-    uint64_t frontier; /* pieces below it are known */
-    bool listed;       /* the last sweep had time for all pieces */
-    bool is_behind;    /* not read yet, or there was no time for all, beyond what `unread` counts */
-    uint64_t newest;   /* order of the last piece's first chunk */
+    uint64_t frontier;  /* pieces below it are known */
+    uint64_t listed_ns; /* mtp_now_ns() before chunks were looked for */
+    bool listed;        /* the last sweep had time for all pieces */
+    bool is_behind;     /* not read yet, or there was no time for all, beyond what `unread` counts */
+    uint64_t newest;    /* order of the last piece's first chunk */
     struct {
         uint64_t piece, first;
     } probe[MTP__LIVE_PROBES]; /* the oldest that do not change any more: in a ring they do */

@@ -445,9 +445,8 @@ static went read_lane(mtp__live_file *f, mtp__reading *r, mtp__lane *lane, bool 
 {
     went is = ON;
     while (is == ON) {
-        uint64_t now_ns = mtp_now_ns();
         is = read_chunk(f, r, lane, known);
-        lane->seen_ns = is == IDLE ? now_ns : 0;
+        lane->seen_ns = is == IDLE && f->listed ? f->listed_ns : 0; /* later chunks are not known */
         bool late = is == ON && mtp_now_ns() > deadline;
         f->is_behind |= late;
         if (r->sums.out_of_memory || late)
@@ -487,9 +486,11 @@ static bool read_all(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 mtp_status mtp__live_file_read(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 {
     r->sums.out_of_memory = f->is_behind = false;
+    f->listed_ns = mtp_now_ns();
     mtp_status status = list(f, r, deadline);
     bool waits = status == MTP_OK && read_all(f, r, deadline);
     for (int pass = 1; waits && status == MTP_OK && pass < PASSES && mtp_now_ns() <= deadline; pass++) {
+        f->listed_ns = mtp_now_ns();
         status = list(f, r, deadline);
         waits = status == MTP_OK && read_all(f, r, deadline);
     }

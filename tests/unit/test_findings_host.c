@@ -86,6 +86,26 @@ static void long_gaps_are_told_with_what_they_are_in(void **state)
     assert_silent(ops_with_gaps(20, 10000, 500, NULL), "host-idle");
 }
 
+/* In PyTorch itself nothing prepares data: memory is freed, or the machine is busy. */
+static void gaps_within_pytorch_have_other_advice(void **state)
+{
+    (void)state;
+    const char *const in[] = {"save checkpoint", "Optimizer.step#SGD.step",
+                              "Optimizer.zero_grad#SGD.zero_grad",
+                              "<built-in method run_backward of torch._C._EngineBase object>"};
+    for (int i = 0; i < 4; i++) {
+        mtp_trace *t = ops_with_gaps(20, 1000, 500, in[i]);
+        mtp_findings *f = findings_of(t);
+        const mtp_finding_row *r = mtp_findings_row(f, 0);
+        assert_int_equal(place_of(f, "host-idle"), 0);
+        assert_int_equal(strstr(r->advice.bytes, "preparing data") != NULL, i == 0);
+        assert_int_equal(strstr(r->advice.bytes, "memory that is returned") != NULL, i > 0);
+        assert_int_equal(r->confidence, i == 0 ? MTP_CONFIDENCE_MEDIUM : MTP_CONFIDENCE_LOW);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* What waits between ops and never trains may wait for requests: that is said, but there is nothing to be won. */
 static void what_may_wait_for_requests_is_a_note(void **state)
 {
@@ -650,6 +670,7 @@ int main(void)
         TEST(workers_need_other_advice),
         TEST(python_between_small_ops_is_told),
         TEST(long_gaps_are_told_with_what_they_are_in),
+        TEST(gaps_within_pytorch_have_other_advice),
         TEST(what_may_wait_for_requests_is_a_note),
         TEST(one_recorded_thread_is_not_all_of_them),
         TEST(another_thread_at_work_is_no_gap),

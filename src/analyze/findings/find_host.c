@@ -245,6 +245,12 @@ static void say_no_op(mtp__draft *d, const mtp__case *c, const gaps *g)
                            "starts it, 'mtprof run' all of them.");
 }
 
+static bool is_within_pytorch(mtp_text name)
+{
+    return MTP__BEGINS_WITH(name, "Optimizer.step#") || MTP__BEGINS_WITH(name, "Optimizer.zero_grad#") ||
+           strstr(name.bytes, "run_backward") != NULL;
+}
+
 static mtp_status tell_longer(mtp__case *c, gaps *g)
 {
     /* one gap alone may be the system's: other programs run */
@@ -266,12 +272,22 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
         mtp__say_time(&d.text, first->total);
         mtp__say(&d.text, ".");
     }
-    mtp__say(&d.advice, "%s",
-             first != NULL && first->what.length > 0
-                 ? "See what the program does there: preparing data, files, the network, logging, locks. Do "
-                   "it beside the computation, or less often."
-                 : "Record with stacks (with_stack=True, 'mtprof run --stacks') or annotate the loop "
-                   "(record_function) to see what the program does there.");
+    if (first == NULL || first->what.length == 0) {
+        mtp__say(&d.advice,
+                 "Record with stacks (with_stack=True, 'mtprof run --stacks') or annotate the loop "
+                 "(record_function) to see what the program does there.");
+    } else if (is_within_pytorch(first->what)) {
+        d.confidence = MTP_CONFIDENCE_LOW;
+        mtp__say(
+            &d.advice,
+            "That is PyTorch itself: large memory that is returned to the system and asked for again "
+            "(smaller "
+            "temporaries, or another allocator, help), or a busy machine: repeat the run on a quiet one.");
+    } else {
+        mtp__say(&d.advice,
+                 "See what the program does there: preparing data, files, the network, logging, locks. Do "
+                 "it beside the computation, or less often.");
+    }
     return mtp__find(c, &d, &g->in);
 }
 
