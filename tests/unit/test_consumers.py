@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unit: programs and projects that use an installed libmtprof: by CMake, meson, make; from C99, C11, C++17 and C++20; with gcc and
+"""Unit: programs and projects that use an installed libmtprof: by CMake, meson, make; from C99, C11, C++11, C++17 and C++20; with gcc and
 clang; with the shared and the static library; and what the libraries export.
 
 usage: tests/unit/test_consumers.py BUILD MESON     speaks TAP; what is not installed (CMake, clang, a C++ compiler) is skipped
@@ -154,7 +154,7 @@ for one in plugins:
     one.plugin_stop()
 print(*started)
 """
-DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++17"), ("cpp", "c++20")]
+DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++11"), ("cpp", "c++17"), ("cpp", "c++20")]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
