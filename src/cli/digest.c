@@ -57,7 +57,8 @@ static mtp_digest *open_one(const char *path, const request *r, int *code)
         status = mtp_digest_create(trace, &r->of, &digest);
         mtp_trace_destroy(trace);
         if (status != MTP_OK)
-            *code = cli_fail(status == MTP_E_NOMEM ? CLI_MEMORY : CLI_INPUT, "%s: %s", path, mtp_last_error());
+            *code =
+                cli_fail(status == MTP_E_NOMEM ? CLI_MEMORY : CLI_INPUT, "%s: %s", path, mtp_last_error());
         return digest;
     }
     if (status != MTP_OK)

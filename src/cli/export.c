@@ -73,8 +73,8 @@ static int export_tables(char **paths, int count, const char *folder, const mtp_
         mtp_trace *trace = cli_open(paths[i], &code);
         mtp_status status = trace != NULL ? mtp_export_parquet(trace, folder, options) : MTP_OK;
         if (status != MTP_OK)
-            code = cli_fail(status == MTP_E_ARG                            ? CLI_USAGE
-                            : status == MTP_E_NOMEM                        ? CLI_MEMORY
+            code = cli_fail(status == MTP_E_ARG                           ? CLI_USAGE
+                            : status == MTP_E_NOMEM                       ? CLI_MEMORY
                             : status == MTP_E_IO || status == MTP_E_STATE ? CLI_OUTPUT
                                                                           : CLI_INPUT,
                             "%s: %s", paths[i], mtp_last_error());
