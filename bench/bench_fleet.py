@@ -10,6 +10,7 @@ spans. FOLDER gets about 9 bytes a span, and is removed at the end. Prints a tab
 import argparse
 import json
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,8 @@ def grow(db, trace, lake, counts, spans):
         figures |= {f"fleet_{count}_ranks_{name}_s": s for name, (s, _) in took.items()}
         figures |= {f"fleet_{count}_ranks_bytes_per_span": total / spans / count, f"fleet_{count}_ranks_export_ns_per_span": cpu / spans / count * 1e9}
     small = size(lake, "[!s]*/*/*/*.parquet", "s[!p]*/*/*/*.parquet") / written
-    print(f"an export takes {wall / written * 1e3:.0f} ms a rank, {cpu / written * 1e3:.0f} of them computing; all tables but spans are {small / 1e3:.1f} KB a rank")
+    print(f"an export takes {wall / written * 1e3:.0f} ms a rank, {cpu / written * 1e3:.0f} of them computing; all tables but spans are {small / 1e3:.1f} KB a rank; "
+          f"this process took at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
     return figures
 
 

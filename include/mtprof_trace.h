@@ -250,9 +250,10 @@ MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
 typedef struct mtp_parquet_options {
     size_t size; /* sizeof(mtp_parquet_options) */
     const char
-        *job; /* NULL: the metadata's "job"; of one of several ranks the name of the file's folder; else the
-                        file's name without its suffixes; of a profile of this process "trace" */
-    int64_t rank; /* default -1: of the metadata's distributedInfo, else 0 */
+        *job; /* NULL: the metadata's "job", else the launcher's (distributedInfo); of one of several ranks
+                        the name of the file's folder; else the file's name without its suffixes; of a profile
+                        of this process "trace" */
+    int64_t rank; /* default -1: of the metadata's distributedInfo, else in the file's name, else 0 */
 } mtp_parquet_options;
 #define MTP_PARQUET_OPTIONS_INIT                                                                             \
     {                                                                                                        \

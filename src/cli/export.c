@@ -14,21 +14,20 @@ static int print_help(void)
 #define X(writer, suffix, what) printf("  %-22s %s\n", suffix, what);
     MTP_EXPORT_LIST(X)
 #undef X
-    return cli_help(
-        "\n"
-        "  -o, --output OUT       the file to write\n"
-        "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
-        "      --no-args          times and names only: smaller, for speedscope\n"
-        "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
-        "      --parquet DIR      tables of all traces, for DuckDB, Spark and the like, as\n"
-        "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
-        "      --job JOB          the job of these traces; default: their metadata's, else the\n"
-        "                         folder of several ranks' files, else the file's name\n"
-        "      --as-rank RANK     the rank of the trace; default: its metadata's, else 0\n" CLI_COMMON_HELP
-        "\n"
-        "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
-        "  mtprof export trace.json.gz -o trace.et.json\n"
-        "  mtprof export --parquet lake --job train-17 rank*.json.gz\n");
+    return cli_help("\n"
+                    "  -o, --output OUT       the file to write\n"
+                    "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
+                    "      --no-args          times and names only: smaller, for speedscope\n"
+                    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
+                    "      --parquet DIR      tables of all traces, for DuckDB, Spark and the like, as\n"
+                    "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
+                    "      --job JOB          the job of these traces; default: their metadata's, else the\n"
+                    "                         folder of several ranks' files, else the file's name\n"
+                    "      --as-rank RANK     the rank of the trace; default: its metadata's,\n"
+                    "                         else the file name's (rank12), else 0\n" CLI_COMMON_HELP "\n"
+                    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
+                    "  mtprof export trace.json.gz -o trace.et.json\n"
+                    "  mtprof export --parquet lake --job train-17 rank*.json.gz\n");
 }
 
 static void show_progress(void *user, uint64_t done, uint64_t total)

@@ -312,6 +312,15 @@ def check_odd(folder):
             check("counters: values are there", sorted(t["instants"]["value"]) == sorted([1.5, -0.0, 0, 1e300, -7]), t["instants"])
 
 
+def check_dictionary(folder):
+    """Names that differ only in bytes that are not UTF-8 are one in the tables, and one in their dictionary."""
+    trace = folder / "invalid.json"
+    names = [b"n\x80", b"n\x81", b"n", b"n\x80", b"m\x81", b"n\x81"]
+    trace.write_bytes(b'{"traceEvents": [' + b",".join(b'{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": %d, "dur": 1}' % (n, 3 * i) for i, n in enumerate(names)) + b"]}")
+    t = exported(trace, folder)
+    check("invalid names: each member of a dictionary is there once", t["spans"]["name"] == [n.decode(errors="replace") for n in names], t["spans"]["name"])
+
+
 def check_places(folder):
     """The job, the rank, and what is refused."""
     def trace(path, **metadata):
@@ -435,6 +444,7 @@ with tempfile.TemporaryDirectory() as name:
             check_trace(each, here)
     check_recordings(here)
     check_odd(here)
+    check_dictionary(here)
     check_places(here)
     check_folders(here)
     check_at_once(here)
