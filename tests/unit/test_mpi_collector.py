@@ -172,6 +172,8 @@ def try_splits(mpi, program, folder):
     check_bytes(ranks)
     groups = check_sequences(ranks)
     ranks.check("each_of_the_copies_is_a_group", sum(1 for _, members in groups if members == "[0, 2]") == 21, sorted(groups))
+    sides = [[e["args"].get("Intercommunicator") for e in ranks.spans(i, "MPI_Bcast")] for i in range(RANKS)]
+    ranks.check("communicators_of_two_groups_are_told_apart", sides == [[None, True], [None, True], [True], [True]], sides)
     gathered = [ranks.spans(i, "MPI_Gatherv")[0]["args"] for i in range(RANKS)]
     ranks.check("counts_of_each_rank_are_summed_at_the_root", [(a["In msg nelems"], a["Out msg nelems"]) for a in gathered] ==
                 [(1, 10), (2, 0), (3, 0), (4, 0)], gathered)
