@@ -16,8 +16,10 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 
-#define ALL_PAIRS 128u /* of more ranks, only neighbours in a meeting, and each with its first */
-#define ADD_BACK 256u  /* bounds left out that are tried again */
+#define ALL_PAIRS 128u   /* of more ranks, only neighbours in a meeting, and each with its first */
+#define ADD_BACK 256u    /* bounds left out that are tried again */
+#define FEW_WRONG 1u     /* bounds between two ranks that may be wrong */
+#define SHARE_WRONG 0.01 /* of their meetings */
 #define NEVER 1e299
 #define ENDS 2
 
@@ -27,6 +29,9 @@ typedef struct edge {
     mtp__polygon polygon; /* owned */
     mtp__line fit;
     double steep; /* greatest drift that is left */
+    bool tied;    /* measured */
+    bool
+        doubtful; /* so many bounds contradict the others that the clocks may be no lines: it proves nothing */
     bool dropped;
 } edge;
 
@@ -97,6 +102,11 @@ static bool add_bound(solver *s, mtp__bound b)
     return true;
 }
 
+static int64_t rounded(const solver *s, uint32_t rank)
+{
+    return s->in->rounded != NULL ? s->in->rounded[rank] : 0;
+}
+
 /* What one meeting says of the line from a's clock to b's. */
 static bool bounds_of(solver *s, uint32_t m, const mtp__seen *a, const mtp__seen *b)
 {
@@ -106,13 +116,15 @@ static bool bounds_of(solver *s, uint32_t m, const mtp__seen *a, const mtp__seen
          to = of->kind == MTP__MEET_TO_ROOT && of->root != NONE;
     bool a_waits = all || (from && of->root == j) || (to && of->root == i);
     bool b_waits = all || (from && of->root == i) || (to && of->root == j);
-    return (!a_waits || add_bound(s, (mtp__bound){.x = since(s, i, a->leave),
-                                                  .y = apart(b->enter, a->leave),
+    int64_t a_enter = a->enter - rounded(s, i) / 2, a_leave = a->leave + rounded(s, i),
+            b_enter = b->enter - rounded(s, j) / 2, b_leave = b->leave + rounded(s, j);
+    return (!a_waits || add_bound(s, (mtp__bound){.x = since(s, i, a_leave),
+                                                  .y = apart(b_enter, a_leave),
                                                   .meeting = m,
                                                   .leaver = i,
                                                   .enterer = j})) &&
-           (!b_waits || add_bound(s, (mtp__bound){.x = since(s, i, a->enter),
-                                                  .y = apart(b->leave, a->enter),
+           (!b_waits || add_bound(s, (mtp__bound){.x = since(s, i, a_enter),
+                                                  .y = apart(b_leave, a_enter),
                                                   .meeting = m,
                                                   .leaver = j,
                                                   .enterer = i,
@@ -192,7 +204,7 @@ static int by_breach(const void *a, const void *b)
 static bool make_consistent(solver *s, edge *e, mtp__line line)
 {
     broken *list = mtp__calloc(s->bound_count, sizeof *list);
-    uint32_t count = 0;
+    uint32_t count = 0, out = 0;
     if (list == NULL)
         return false;
     for (uint32_t i = 0; i < s->bound_count; i++) {
@@ -212,9 +224,29 @@ static bool make_consistent(solver *s, edge *e, mtp__line line)
         }
         if (good && b->left_out)
             good = report(s, b, list[i].by);
+        out += b->left_out;
     }
+    e->doubtful = !e->tied && out > FEW_WRONG && out > e->meetings * SHARE_WRONG;
     mtp__free(list);
     return good && mtp__polygon_make(&e->polygon, s->bounds, s->bound_count);
+}
+
+/* The line that decides what is left out: what was measured counts more than calls, which may be matched wrongly. */
+static bool find_line(solver *s, edge *e, mtp__line *line)
+{
+    if (e->tied) {
+        for (uint32_t k = 0; k < s->bound_count; k++)
+            s->bounds[k].left_out = s->bounds[k].meeting != NONE;
+        if (!mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
+            return false;
+        if (e->polygon.gap >= 0) {
+            *line = e->polygon.least;
+            return true;
+        }
+    }
+    bool failed = false;
+    uint32_t met = merge_pair(s, e->i, e->j, true, &failed);
+    return !failed && (met <= 2 || mtp__line_fit(s->points, met, line));
 }
 
 static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
@@ -229,13 +261,12 @@ static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
     if (failed || !MTP__GROW(s->edges, s->edge_room, s->edge_count, (size_t)s->edge_count + 1, 16))
         return MTP_E_NOMEM;
     edge *e = &s->edges[s->edge_count++];
-    *e = (edge){.i = i, .j = j, .meetings = met};
+    *e = (edge){.i = i, .j = j, .meetings = met, .tied = s->bounds[s->bound_count - 1].meeting == NONE};
     if (!mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
         return MTP_E_NOMEM;
     if (e->polygon.gap < 0) {
         mtp__line line = e->polygon.least;
-        merge_pair(s, i, j, true, &failed);
-        if (failed || (met > 2 && !mtp__line_fit(s->points, met, &line)) || !make_consistent(s, e, line))
+        if (!find_line(s, e, &line) || !make_consistent(s, e, line))
             return MTP_E_NOMEM;
     }
     for (uint32_t k = 0; k < e->polygon.count; k++)
@@ -493,6 +524,11 @@ static bool is_in(const solver *s, const edge *e, uint32_t root)
     return !e->dropped && s->nodes[e->i].component == root;
 }
 
+static bool proves(const solver *s, const edge *e, uint32_t root)
+{
+    return is_in(s, e, root) && !e->doubtful;
+}
+
 /* Are the bounds of a rank empty? Then a chain of ranks contradicts itself. */
 static uint32_t find_empty(const solver *s, uint32_t root)
 {
@@ -503,14 +539,19 @@ static uint32_t find_empty(const solver *s, uint32_t root)
     return NONE;
 }
 
-/* Of the chain's pairs, the one that met least often is left out. */
+/* Which of two pairs is left out first: not the measured one, and the one that met less often. */
+static bool is_weaker(const edge *a, const edge *b)
+{
+    return a->tied != b->tied ? b->tied : a->meetings < b->meetings;
+}
+
+/* Of the chain's pairs, the weakest is left out. */
 static bool drop_weakest(solver *s, uint32_t root, uint32_t at)
 {
     edge *weakest = NULL;
     for (uint32_t k = 0; k < s->edge_count; k++) {
         edge *e = &s->edges[k];
-        if (is_in(s, e, root) && (e->i == at || e->j == at) &&
-            (weakest == NULL || e->meetings < weakest->meetings))
+        if (proves(s, e, root) && (e->i == at || e->j == at) && (weakest == NULL || is_weaker(e, weakest)))
             weakest = e;
     }
     if (weakest == NULL)
@@ -530,7 +571,7 @@ static bool spread(solver *s, uint32_t root)
         while (changed && rounds++ <= s->in->ranks && empty == NONE) {
             changed = false;
             for (uint32_t k = 0; k < s->edge_count; k++)
-                for (int end = 0; end < ENDS && is_in(s, &s->edges[k], root); end++)
+                for (int end = 0; end < ENDS && proves(s, &s->edges[k], root); end++)
                     changed = relax(s, &s->edges[k], end) || changed;
             empty = find_empty(s, root);
         }

@@ -30,6 +30,7 @@
 
 /* X(symbol, spelling, mtp__meeting_kind). The first whose letters occur in a call's name counts. */
 #define MTP__COMM_LIST(X)                                                                                    \
+    X(NEIGHBOR, "neighbor", LOOSE) /* MPI: waits for neighbours only */                                      \
     X(ALLREDUCE, "allreduce", ALL)                                                                           \
     X(REDUCE_SCATTER, "reducescatter", ALL)                                                                  \
     X(ALLGATHER, "allgather", ALL)                                                                           \
@@ -58,12 +59,17 @@ typedef struct mtp__call { /* a communication call */
     uint64_t group;     /* hash of its name and ranks; 0: unknown */
     uint32_t name;      /* mtp_ranks.names */
     uint32_t step;      /* index; MTP__NO_STEP */
+    uint32_t begun;     /* the step in which the host began it; MTP__NO_STEP: unknown, or none */
     int32_t root, peer; /* of the job; -1: none */
+    int32_t tag;        /* of a message; -1: none, or unknown */
+    bool started;       /* it ends before the communication does */
     uint8_t comm;       /* mtp__comm */
     uint8_t kind;       /* mtp__meeting_kind: what it proves about clocks */
     uint8_t nominal;    /* what it usually waits for */
     uint32_t meeting;   /* MTP__NONE: only this rank has it */
     int64_t waited;     /* until the last had entered */
+    int64_t held_up;    /* what the rank waited in other calls since the last one of this group */
+    int64_t late;       /* by its own work; -1: nobody is late in such a call */
 } mtp__call;
 
 typedef struct mtp__op_sum {
@@ -79,14 +85,14 @@ typedef struct mtp__clock_sample { /* of mtprof.clock_ties */
 } mtp__clock_sample;
 
 typedef struct mtp__rank {
-    mtp_rank_row row;   /* its texts are owned by mtp_ranks.names, or static */
-    uint64_t boot[2];   /* 0: unknown */
-    int64_t base, zero; /* Unix time and CLOCK_MONOTONIC at ts 0 */
-    bool is_recording, by_order, unreadable;
-    mtp__call *calls;        /* owned: by enter */
-    mtp_rank_step *steps;    /* owned: by start */
-    mtp__op_sum *ops;        /* owned */
-    mtp__clock_sample *ties; /* owned */
+    mtp_rank_row row;                                /* its texts are owned by mtp_ranks.names, or static */
+    uint64_t boot[2];                                /* 0: unknown */
+    int64_t base, zero;                              /* Unix time and CLOCK_MONOTONIC at ts 0 */
+    bool is_recording, by_order, unreadable, coarse; /* coarse: its times are whole microseconds */
+    mtp__call *calls;                                /* owned: by enter */
+    mtp_rank_step *steps;                            /* owned: by start */
+    mtp__op_sum *ops;                                /* owned */
+    mtp__clock_sample *ties;                         /* owned */
     uint32_t call_count, call_room, step_count, op_count, op_room, tie_count, tie_room;
     uint32_t section;   /* of a job's file; MTP__NONE: a file of its own */
     uint32_t *compared; /* owned: by step, its number among those that are compared; MTP__NO_STEP */
@@ -155,6 +161,7 @@ bool mtp__rank_kernel_is_comm(mtp_text name);
 bool mtp__rank_kernel_is_copy(mtp_text name);
 bool mtp__rank_kernel_is_compute(mtp_text name);
 mtp__comm mtp__rank_comm(mtp_text name);
+bool mtp__rank_is_started_only(mtp_text name); /* "MPI_Isend" */
 
 bool mtp__rank_steps(mtp__rank_view *v);
 /* What makes a time of one of the rank's clocks (mtp__clock_sample.clock) Unix time. */

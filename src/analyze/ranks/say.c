@@ -7,10 +7,15 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define LATE_SHARE 0.01    /* of a step: less is not worth a word */
-#define LATE_TIMES 3       /* the median rank's lateness */
-#define SUDDEN 0.35        /* before it began, at most this much of the lateness after */
-#define ALSO 0.5           /* of the straggler's lateness: late together */
+#define LATE_SHARE 0.01         /* of a step: less is not worth a word */
+#define LATE_TIMES 3            /* the median rank's lateness */
+#define SAMPLES 3u              /* of lateness, at least: fewer could be chance */
+#define SURE(n) (4 + 6.0 / (n)) /* how many standard errors above the median rank's lateness */
+#define STANDS_OUT 1.5          /* times the latest other */
+#define USUAL_90 1.3 /* of what varies by chance, a tenth is as many standard deviations above the mean */
+#define OTHERS 6u    /* steps of other ranks, at least */
+#define SUDDEN 0.35  /* before it began, at most this much of the lateness after */
+#define ALSO 0.5     /* of the straggler's lateness: late together */
 #define WAITING_SHARE 0.05 /* of a step, all ranks together */
 #define EXPOSED_SHARE 0.10
 #define LISTED 8u
@@ -77,6 +82,74 @@ typedef struct late {
     double usual;        /* the median rank's lateness */
 } late;
 
+typedef struct samples {
+    double count, sum, squares;
+} samples;
+
+static void add_sample(samples *s, double value)
+{
+    s->count++;
+    s->sum += value;
+    s->squares += value * value;
+}
+
+/* In each of at least two steps far later than any other rank in any of them. */
+static bool stands_out(const mtp_ranks *r, const late *l)
+{
+    double least = INFINITY, most = 0;
+    uint32_t steps = r->compared_count - l->from;
+    for (uint32_t i = l->from; i < r->compared_count; i++)
+        for (uint32_t k = 0; k < r->used; k++)
+            if (k == l->rank)
+                least = fmin(least, late_at(r, k, i));
+            else
+                most = fmax(most, late_at(r, k, i));
+    return steps >= 2 && (uint64_t)steps * (r->used - 1) >= OTHERS && least > STANDS_OUT * most;
+}
+
+/* How much lateness varies by chance: by the other ranks, and by the same one before; a few long pauses do not count. */
+static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
+{
+    uint32_t count = 0;
+    double *all = mtp__calloc((size_t)r->used * r->compared_count + 1, sizeof *all);
+    if (all == NULL)
+        return false;
+    for (uint32_t k = 0; k < r->used; k++)
+        for (uint32_t i = 0; i < r->compared_count; i++)
+            if (k != l->rank || i < l->from)
+                all[count++] = late_at(r, k, i);
+    qsort(all, count, sizeof *all, by_value);
+    *chance = count > 0 ? all[count * 9 / 10] / USUAL_90 : 0;
+    mtp__free(all);
+    return true;
+}
+
+/* One late step is not a straggler: is the lateness more than chance, by steps, or if those are few, by calls? */
+static bool is_sure(const mtp_ranks *r, const late *l, double chance)
+{
+    const mtp__rank *k = &r->list[l->rank];
+    uint32_t steps = r->compared_count - l->from,
+             enough = (uint64_t)r->compared_count * r->used - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
+    samples s = {0};
+    for (uint32_t i = l->from; i < r->compared_count && steps >= enough; i++)
+        add_sample(&s, late_at(r, l->rank, i));
+    for (uint32_t i = 0; i < k->call_count && steps < enough; i++) {
+        const mtp__call *c = &k->calls[i];
+        if (c->late >= 0 && c->step != MTP__NO_STEP && k->compared[c->step] != MTP__NO_STEP &&
+            k->compared[c->step] >= l->from)
+            add_sample(&s, (double)c->late);
+    }
+    if (stands_out(r, l))
+        return true;
+    if (s.count < enough)
+        return false;
+    double mean = s.sum / s.count,
+           spread = fmax(s.squares / s.count - mean * mean, 0) * s.count / (s.count - 1),
+           usual = l->usual * steps / s.count;
+    spread = fmax(sqrt(spread), chance * steps / s.count);
+    return mean - usual > SURE(s.count) * spread / sqrt(s.count);
+}
+
 static bool find_late(const mtp_ranks *r, late *l)
 {
     double *mean = mtp__calloc((size_t)r->used + 1, sizeof *mean);
@@ -85,8 +158,13 @@ static bool find_late(const mtp_ranks *r, late *l)
     *l = (late){.rank = MTP__NONE};
     for (uint32_t k = 0; k < r->used; k++) {
         mean[k] = mean_late(r, k, 0, r->compared_count);
-        if (l->rank == MTP__NONE || mean[k] > mean[l->rank])
+        bool known = r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
+        if (known && (l->rank == MTP__NONE || mean[k] > mean[l->rank]))
             l->rank = k;
+    }
+    if (l->rank == MTP__NONE) {
+        mtp__free(mean);
+        return true;
     }
     l->from = since(r, l->rank);
     l->each = mean_late(r, l->rank, l->from, r->compared_count);
@@ -222,15 +300,26 @@ static bool say_turns(mtp_ranks *r, double waiting)
 {
     mtp__words title = {0}, text = {0};
     uint32_t ranks = 0;
-    for (uint32_t k = 0; k < r->used; k++)
+    const mtp_rank_row *one = NULL;
+    for (uint32_t k = 0; k < r->used; k++) {
         ranks += r->list[k].row.last > 0;
+        one = r->list[k].row.last > 0 ? &r->list[k].row : one;
+    }
     mtp__say(&title, "Ranks wait for each other");
     say_cost(&title, r, waiting, r->numbers[0] >= 0);
-    mtp__say(&text,
-             "No rank is always the last: %u of %u were, in turn. The work of a step varies (inputs of "
-             "different length, "
-             "experts, the host's noise): balance it, or synchronise less often.",
-             ranks, r->used);
+    if (ranks == 1)
+        mtp__say(
+            &text,
+            "Rank %lld is the last in %llu of %llu calls, but they are too few, or its lateness varies too "
+            "much, to call it the straggler. Record more steps.",
+            (long long)one->rank, (unsigned long long)one->last, (unsigned long long)one->matched);
+    else if (ranks > 1)
+        mtp__say(&text,
+                 "No rank is always the last: %u of %u were, in turn. The work of a step varies (inputs of "
+                 "different length, experts, the host's noise): balance it, or synchronise less often.",
+                 ranks, r->used);
+    else
+        mtp__say(&text, "They wait for messages, and for the roots of broadcasts.");
     return add(r,
                (mtp_rank_finding){.id = "imbalance",
                                   .rank = -1,
@@ -321,6 +410,11 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
     }
     bool good = find_late(r, &l),
          straggles = good && l.each > LATE_SHARE * r->step_ns && l.each > LATE_TIMES * l.usual;
+    if (straggles) {
+        double chance;
+        good = find_chance(r, &l, &chance);
+        straggles = good && is_sure(r, &l, chance);
+    }
     if (straggles) {
         mtp_status status = mtp__ranks_why(r, l.rank, l.from, &y);
         if (status != MTP_OK)
