@@ -6,6 +6,7 @@
 #include "base/grow.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "trace/json/text.h"
 
 /* ------------------------------------------------------------------------------------------------ names */
 
@@ -101,19 +102,26 @@ static mtp_text meta(const mtp_trace *t, const char *key)
     return (mtp_text){"", 0};
 }
 
+static const char *keep_text(mtp_ranks *r, mtp_text escaped)
+{
+    mtp__buffer b = {0};
+    mtp__json_unescape(&b, escaped.bytes, escaped.length);
+    const char *kept = mtp__ranks_text(r, mtp__ranks_name(r, b.bytes, b.length));
+    mtp__buffer_fini(&b);
+    return kept;
+}
+
 static const char *keep_member(mtp_ranks *r, mtp_text json, const char *key)
 {
     mtp_text text;
-    return mtp__member_text(json, key, &text)
-               ? mtp__ranks_text(r, mtp__ranks_name(r, text.bytes, text.length))
-               : "";
+    return mtp__member_text(json, key, &text) ? keep_text(r, text) : "";
 }
 
-static const char *keep_text(mtp_ranks *r, mtp_text json)
+static const char *keep_value(mtp_ranks *r, mtp_text json)
 {
     if (json.length >= 2 && json.bytes[0] == '"')
         json = (mtp_text){json.bytes + 1, json.length - 2};
-    return mtp__ranks_text(r, mtp__ranks_name(r, json.bytes, json.length));
+    return keep_text(r, json);
 }
 
 /* "rank12", "rank_12", "rank-12" in the file's name. */
@@ -143,7 +151,7 @@ static void identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
         row->rank = rank_in_name(row->file);
     row->backend = keep_member(r, info, "backend");
     row->job = keep_member(r, info, "job");
-    row->host = keep_text(r, host.length > 0 ? host : meta(t, "host_name"));
+    row->host = keep_value(r, host.length > 0 ? host : meta(t, "host_name"));
     row->pid = t->pid;
     row->spans = t->span_count;
     k->base = t->base_ns;
@@ -233,6 +241,10 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     mtp_status status = mtp__rank_open(k, &options, false, &t);
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
+        k->unreadable = true;
+    } else if (status == MTP_OK && meta(t, "mtprof.clocks").length > 0) {
+        k->row.problem =
+            "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";
         k->unreadable = true;
     } else if (status == MTP_OK) {
         status = take(r, k, t);
