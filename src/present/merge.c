@@ -101,7 +101,10 @@ static mtp_status list_parts(archive *a)
         const mtp__rank *k = &a->r->list[a->rank];
         if (k->section == MTP__NONE) {
             uint32_t before = a->count;
-            status = mtp_trace_files(k->row.file, add_file, a);
+            if (k->has_ranks)
+                add_file(a, k->row.file);
+            else
+                status = mtp_trace_files(k->row.file, add_file, a);
             if (status == MTP_OK && !a->failed && a->count == before)
                 status =
                     MTP_FAIL(MTP_E_UNSUPPORTED, "%s: only files can be put into an archive", k->row.file);

@@ -180,6 +180,22 @@ def calls_that_only_start_communication_prove_nothing():
     job.check_clocks(job.compared(), unknown=(1,))
 
 
+def a_call_that_a_rank_died_in_proves_nothing():
+    job = Job(3, nccl=False)
+    for _ in range(20):
+        for r in job.ranks:
+            r.work(MS)
+        job.all_reduce()
+    for r in job.ranks[:2]:  # rank 2 came later
+        r.add("MPI_Allreduce", r.now, r.now + MS, **{**r.events[-1]["args"], "Seq": 99, "unfinished": True})
+    r = job.ranks[2]
+    r.work(9 * MS)
+    r.add("MPI_Allreduce", r.now, r.now + MS, **{**r.events[-2]["args"], "Seq": 99})
+    found = job.compared()
+    job.check_clocks(found)
+    assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
 def groups_of_two_sides_do_not_wait_for_their_own():
     job = Job(4, nccl=False)
     for i in range(20):
@@ -273,7 +289,7 @@ def who_waited_for_a_late_rank_is_not_late():
 
 TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_the_clocks_of_a_pipeline,
          messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
-         calls_that_only_start_communication_prove_nothing, groups_of_two_sides_do_not_wait_for_their_own,
+         calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
          whole_microseconds_prove_no_more_than_they_say, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
          one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
 

@@ -153,6 +153,7 @@ static void identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
     row->job = keep_member(r, info, "job");
     row->host = keep_value(r, host.length > 0 ? host : meta(t, "host_name"));
     row->pid = t->pid;
+    k->parent = t->parent_pid;
     row->spans = t->span_count;
     k->base = t->base_ns;
     k->zero = t->zero_ns;
@@ -216,7 +217,9 @@ mtp_status mtp__rank_open(const mtp__rank *k, const mtp_open_options *options, b
     mtp__job job;
     *out = NULL;
     if (k->section == MTP__NONE) {
-        mtp_status status = mtp_trace_open(k->row.file, options, out);
+        mtp_open_options own = *options;
+        own.alone = k->has_ranks;
+        mtp_status status = mtp_trace_open(k->row.file, &own, out);
         if (status == MTP_OK && placed)
             mtp__trace_place(*out, k->row.clock_at_ns, k->row.clock_offset_ns, k->row.clock_drift);
         return status;
@@ -239,12 +242,20 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     mtp_trace *t = NULL;
     options.max_memory = max_memory;
     mtp_status status = mtp__rank_open(k, &options, false, &t);
+    if (status == MTP_OK && t->several_ranks) {
+        k->has_ranks = true;
+        mtp_trace_destroy(t);
+        status = mtp__rank_open(k, &options, false, &t);
+    }
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
         k->unreadable = true;
     } else if (status == MTP_OK && meta(t, "mtprof.clocks").length > 0) {
         k->row.problem =
             "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";
+        k->unreadable = true;
+    } else if (status == MTP_OK && k->has_ranks && meta(t, "distributedInfo").length == 0) {
+        k->row.problem = "its processes are the ranks, which are compared instead";
         k->unreadable = true;
     } else if (status == MTP_OK) {
         status = take(r, k, t);

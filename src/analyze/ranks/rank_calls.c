@@ -94,6 +94,7 @@ static bool add(mtp__rank_view *v, uint32_t span, mtp_text name, mtp_text args, 
     c->leave = c->leave < c->enter ? c->enter : c->leave;
     c->step = c->begun = mtp__rank_step_at(k, c->enter);
     describe(c, name, args);
+    loose = loose || (v->t->flags[span] & MTP__SPAN_UNFINISHED) != 0; /* its rank died in it */
     c->started = loose;
     if (loose)
         c->kind = c->nominal = MTP__MEET_LOOSE;

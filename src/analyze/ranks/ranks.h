@@ -85,14 +85,18 @@ typedef struct mtp__clock_sample { /* of mtprof.clock_ties */
 } mtp__clock_sample;
 
 typedef struct mtp__rank {
-    mtp_rank_row row;                                /* its texts are owned by mtp_ranks.names, or static */
-    uint64_t boot[2];                                /* 0: unknown */
-    int64_t base, zero;                              /* Unix time and CLOCK_MONOTONIC at ts 0 */
-    bool is_recording, by_order, unreadable, coarse; /* coarse: its times are whole microseconds */
-    mtp__call *calls;                                /* owned: by enter */
-    mtp_rank_step *steps;                            /* owned: by start */
-    mtp__op_sum *ops;                                /* owned */
-    mtp__clock_sample *ties;                         /* owned */
+    mtp_rank_row row;   /* its texts are owned by mtp_ranks.names, or static */
+    uint64_t boot[2];   /* 0: unknown */
+    int64_t base, zero; /* Unix time and CLOCK_MONOTONIC at ts 0 */
+    bool is_recording, by_order, unreadable;
+    bool coarse;             /* its times are whole microseconds */
+    bool has_ranks;          /* processes of its recording are other ranks: it is read without them */
+    bool is_worker;          /* of a process that a rank started */
+    uint64_t parent;         /* pid; 0: unknown */
+    mtp__call *calls;        /* owned: by enter */
+    mtp_rank_step *steps;    /* owned: by start */
+    mtp__op_sum *ops;        /* owned */
+    mtp__clock_sample *ties; /* owned */
     uint32_t call_count, call_room, step_count, op_count, op_room, tie_count, tie_room;
     uint32_t section;   /* of a job's file; MTP__NONE: a file of its own */
     uint32_t *compared; /* owned: by step, its number among those that are compared; MTP__NO_STEP */
@@ -127,6 +131,8 @@ bool mtp__ranks_note(mtp_ranks *r, mtp__words *w);
 
 /* files.c: adds what the path names to r->list, with the file's name only. */
 mtp_status mtp__ranks_files(mtp_ranks *r, const char *path);
+/* Adds the recordings of the processes of the file `index`. */
+mtp_status mtp__ranks_processes(mtp_ranks *r, uint32_t index);
 
 /* rank.c: reads one. A file that cannot be read gets a problem. MTP_E_NOMEM. Several threads, one each. */
 mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory);

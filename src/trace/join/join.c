@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 #include "trace/build.h"
+#include "trace/json/member.h"
 #include "trace/open.h"
 #include "trace/records/from_records.h"
 
@@ -366,6 +367,14 @@ static void shift_ids(join *j, uint32_t part)
     j->tensors = most > j->tensors ? most : j->tensors;
 }
 
+static int64_t rank_in(const mtp_trace *t, const mtp__meta *m)
+{
+    int64_t rank = -1;
+    if (m->key == mtp__trace_find_text(t, "distributedInfo"))
+        mtp__member_whole(mtp__trace_get_text(t, m->json), "rank", &rank);
+    return rank;
+}
+
 /* The main process's metadata hold; others only add keys that it has not. */
 static void merge_metadata(join *j)
 {
@@ -376,8 +385,10 @@ static void merge_metadata(join *j)
     t->metadata_count = j->metadata_count;
     for (uint32_t i = 0; i < own_count; i++) {
         bool had = false;
-        for (uint32_t k = 0; k < t->metadata_count && !had; k++)
+        for (uint32_t k = 0; k < t->metadata_count && !had; k++) {
             had = t->metadata[k].key == own[i].key;
+            t->several_ranks |= had && rank_in(t, &t->metadata[k]) != rank_in(t, &own[i]);
+        }
         if (!had)
             mtp__list_add(t, LIST(t, metadata), &own[i]);
     }
