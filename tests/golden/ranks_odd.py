@@ -224,6 +224,28 @@ def whole_microseconds_prove_no_more_than_they_say():
         assert not any("contradict" in n for n in found["notes"]), found["notes"]
 
 
+def a_trace_without_events_or_steps_keeps_no_others_from_being_compared():
+    job = Job(4)
+
+    def step(_):
+        for r in job.ranks:
+            r.work(9 * MS if r.number == 1 else 5 * MS)
+        job.all_reduce()
+    job.steps(12, step)
+    job.ranks[0].events = [e for e in job.ranks[0].events if e["cat"] != "user_annotation"]
+    job.ranks[3].events = []
+    found = job.compared()
+    assert [x["problem"] for x in found["left_out"]] == ["it has no events"], found["left_out"]
+    assert "1 rank has no numbered steps and cannot be compared by step: 0." in found["notes"], found["notes"]
+    assert straggler(found)[0][0] == 1, found["findings"]
+    for r in job.ranks:
+        r.events = [e for e in r.events if e["name"] == f"ProfilerStep#{r.number}"]
+    with tempfile.TemporaryDirectory() as folder:
+        job.ranks[1].write(folder), job.ranks[2].write(folder)
+        text = subprocess.run([MTPROF, "ranks", folder], capture_output=True, text=True, check=True).stdout
+    assert "Nothing stands out" not in text and "no step in common" in text, text
+
+
 def nothing_is_proved_about_a_clock_that_was_set():
     job = Job(4)
     job.ranks[2].set_at, job.ranks[2].set_by = 150 * MS, 30 * MS
@@ -290,7 +312,8 @@ def who_waited_for_a_late_rank_is_not_late():
 TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_the_clocks_of_a_pipeline,
          messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
          calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
-         whole_microseconds_prove_no_more_than_they_say, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
+         nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
          one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
 
 failed = 0

@@ -8,6 +8,8 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 
+#define LISTED 8u
+
 static int by_number(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -24,17 +26,32 @@ static uint32_t find_number(const mtp__rank *k, int64_t number)
     return MTP__NO_STEP;
 }
 
+/* The first rank that has numbered steps. Others that have none must not keep all from being compared. */
+static const mtp__rank *find_stepless(mtp_ranks *r)
+{
+    const mtp__rank *first = NULL;
+    for (uint32_t k = 0; k < r->used; k++)
+        if (first == NULL && r->list[k].steps[0].number >= 0)
+            first = &r->list[k];
+    for (uint32_t k = 0; k < r->used; k++) {
+        r->list[k].stepless = first != NULL && r->list[k].steps[0].number < 0;
+        r->stepped += !r->list[k].stepless;
+    }
+    return first != NULL ? first : &r->list[0];
+}
+
 /* Steps that all ranks have, by their numbers. */
 static bool compare_steps(mtp_ranks *r)
 {
-    const mtp__rank *first = &r->list[0];
+    const mtp__rank *first = find_stepless(r);
     r->numbers = mtp__calloc((size_t)first->step_count + 1, sizeof *r->numbers);
     if (r->numbers == NULL)
         return false;
     for (uint32_t i = 0; i < first->step_count; i++) {
         bool all = true;
-        for (uint32_t k = 1; k < r->used && all; k++)
-            all = (i < r->list[k].step_count && r->list[k].steps[i].number == first->steps[i].number) ||
+        for (uint32_t k = 0; k < r->used && all; k++)
+            all = r->list[k].stepless ||
+                  (i < r->list[k].step_count && r->list[k].steps[i].number == first->steps[i].number) ||
                   find_number(&r->list[k], first->steps[i].number) != MTP__NO_STEP;
         if (all && (r->compared_count == 0 || first->steps[i].number > r->numbers[r->compared_count - 1]))
             r->numbers[r->compared_count++] = first->steps[i].number;
@@ -285,18 +302,37 @@ static bool find_step_time(mtp_ranks *r)
     double *all = mtp__calloc((size_t)r->used + 1, sizeof *all);
     if (all == NULL)
         return false;
+    uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
-        all[k] = (double)r->list[k].row.mean.wall_ns;
-    qsort(all, r->used, sizeof *all, by_value);
-    r->step_ns = all[r->used / 2];
+        if (!r->list[k].stepless)
+            all[count++] = (double)r->list[k].row.mean.wall_ns;
+    qsort(all, count, sizeof *all, by_value);
+    r->step_ns = all[count / 2];
     mtp__free(all);
     return true;
+}
+
+static bool note_stepless(mtp_ranks *r)
+{
+    mtp__words w = {0};
+    uint32_t told = 0;
+    if (r->stepped == r->used)
+        return true;
+    mtp__say_count(&w, r->used - r->stepped, "rank has", "ranks have");
+    mtp__say(&w, " no numbered steps and cannot be compared by step:");
+    for (uint32_t k = 0; k < r->used; k++)
+        if (r->list[k].stepless && told++ < LISTED)
+            mtp__say(&w, "%s %lld", told > 1 ? "," : "", (long long)r->list[k].row.rank);
+    mtp__say(&w, told > LISTED ? ", ..." : ".");
+    return mtp__ranks_note(r, &w);
 }
 
 static bool note_steps(mtp_ranks *r)
 {
     uint32_t most = 0;
     mtp__words w = {0};
+    if (!note_stepless(r))
+        return false;
     for (uint32_t k = 0; k < r->used; k++)
         most = r->list[k].step_count > most ? r->list[k].step_count : most;
     if (r->compared_count == 0)
@@ -304,7 +340,8 @@ static bool note_steps(mtp_ranks *r)
     else if (r->numbers[0] < 0)
         mtp__say(&w, "The traces have no steps: each counts as one.");
     else if (most > r->compared_count)
-        mtp__say(&w, "%u steps are compared that all ranks have, of up to %u.", r->compared_count, most);
+        mtp__say(&w, "%u %s compared that all ranks have, of up to %u.", r->compared_count,
+                 r->compared_count == 1 ? "step is" : "steps are", most);
     else
         return true;
     return mtp__ranks_note(r, &w);

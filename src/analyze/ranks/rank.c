@@ -250,6 +250,9 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
         k->unreadable = true;
+    } else if (status == MTP_OK && t->span_count == 0) {
+        k->row.problem = "it has no events";
+        k->unreadable = true;
     } else if (status == MTP_OK && meta(t, "mtprof.clocks").length > 0) {
         k->row.problem =
             "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";

@@ -92,6 +92,7 @@ typedef struct mtp__rank {
     bool coarse;             /* its times are whole microseconds */
     bool has_ranks;          /* processes of its recording are other ranks: it is read without them */
     bool is_worker;          /* of a process that a rank started */
+    bool stepless;           /* it has no numbered steps, as others have */
     uint64_t parent;         /* pid; 0: unknown */
     mtp__call *calls;        /* owned: by enter */
     mtp_rank_step *steps;    /* owned: by start */
@@ -117,6 +118,7 @@ struct mtp_ranks {
     uint32_t found_count, found_room;
     int64_t *numbers;        /* owned: of the steps that are compared */
     uint32_t compared_count; /* of them */
+    uint32_t stepped;        /* ranks that are compared by step: not the stepless ones */
     double step_ns;          /* the median step */
     double *late, *lost; /* owned: by rank and compared step: later than the median, than the second-last */
     bool by_order;       /* calls were matched by their order */

@@ -104,7 +104,7 @@ static bool stands_out(const mtp_ranks *r, const late *l)
                 least = fmin(least, late_at(r, k, i));
             else
                 most = fmax(most, late_at(r, k, i));
-    return steps >= 2 && (uint64_t)steps * (r->used - 1) >= OTHERS && least > STANDS_OUT * most;
+    return steps >= 2 && (uint64_t)steps * (r->stepped - 1) >= OTHERS && least > STANDS_OUT * most;
 }
 
 /* How much lateness varies by chance: by the other ranks, and by the same one before; a few long pauses do not count. */
@@ -116,7 +116,7 @@ static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
         return false;
     for (uint32_t k = 0; k < r->used; k++)
         for (uint32_t i = 0; i < r->compared_count; i++)
-            if (k != l->rank || i < l->from)
+            if (!r->list[k].stepless && (k != l->rank || i < l->from))
                 all[count++] = late_at(r, k, i);
     qsort(all, count, sizeof *all, by_value);
     *chance = count > 0 ? all[count * 9 / 10] / USUAL_90 : 0;
@@ -129,7 +129,7 @@ static bool is_sure(const mtp_ranks *r, const late *l, double chance)
 {
     const mtp__rank *k = &r->list[l->rank];
     uint32_t steps = r->compared_count - l->from,
-             enough = (uint64_t)r->compared_count * r->used - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
+             enough = (uint64_t)r->compared_count * r->stepped - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
     samples s = {0};
     for (uint32_t i = l->from; i < r->compared_count && steps >= enough; i++)
         add_sample(&s, late_at(r, l->rank, i));
@@ -158,7 +158,8 @@ static bool find_late(const mtp_ranks *r, late *l)
     *l = (late){.rank = MTP__NONE};
     for (uint32_t k = 0; k < r->used; k++) {
         mean[k] = mean_late(r, k, 0, r->compared_count);
-        bool known = r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
+        bool known = !r->list[k].stepless &&
+                     r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
         if (known && (l->rank == MTP__NONE || mean[k] > mean[l->rank]))
             l->rank = k;
     }
@@ -168,10 +169,12 @@ static bool find_late(const mtp_ranks *r, late *l)
     }
     l->from = since(r, l->rank);
     l->each = mean_late(r, l->rank, l->from, r->compared_count);
+    uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
-        mean[k] = mean_late(r, k, l->from, r->compared_count);
-    qsort(mean, r->used, sizeof *mean, by_value);
-    l->usual = mean[(r->used - 1) / 2];
+        if (!r->list[k].stepless)
+            mean[count++] = mean_late(r, k, l->from, r->compared_count);
+    qsort(mean, count, sizeof *mean, by_value);
+    l->usual = mean[(count - 1) / 2];
     for (uint32_t s = l->from; s < r->compared_count; s++)
         l->lost += r->lost[(size_t)l->rank * r->compared_count + s];
     l->lost /= r->compared_count - l->from;
@@ -362,17 +365,19 @@ static bool say_uneven(mtp_ranks *r)
     double *compute = mtp__calloc((size_t)r->used + 1, sizeof *compute);
     if (compute == NULL)
         return false;
-    uint32_t most = 0, least = 0;
+    uint32_t most = MTP__NONE, least = MTP__NONE, count = 0;
     for (uint32_t k = 0; k < r->used; k++) {
-        compute[k] = (double)r->list[k].row.mean.compute_ns;
-        most = r->list[k].row.mean.compute_ns > r->list[most].row.mean.compute_ns ? k : most;
-        least = r->list[k].row.mean.compute_ns < r->list[least].row.mean.compute_ns ? k : least;
+        int64_t own = r->list[k].row.mean.compute_ns;
+        if (r->list[k].stepless)
+            continue;
+        compute[count++] = (double)own;
+        most = most == MTP__NONE || own > r->list[most].row.mean.compute_ns ? k : most;
+        least = least == MTP__NONE || own < r->list[least].row.mean.compute_ns ? k : least;
     }
-    qsort(compute, r->used, sizeof *compute, by_value);
-    double low = compute[r->used / 10], high = compute[r->used - 1 - r->used / 10],
-           middle = compute[r->used / 2];
+    qsort(compute, count, sizeof *compute, by_value);
+    double low = compute[count / 10], high = compute[count - 1 - count / 10], middle = compute[count / 2];
     mtp__free(compute);
-    if (r->used < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
+    if (count < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
         return true;
     mtp__words title = {0}, text = {0};
     mtp__say(&title, "The work is uneven: ranks compute between ");
@@ -395,7 +400,7 @@ static bool say_uneven(mtp_ranks *r)
 
 mtp_status mtp__ranks_say(mtp_ranks *r)
 {
-    if (r->used < 2 || r->compared_count == 0 || r->step_ns <= 0)
+    if (r->stepped < 2 || r->compared_count == 0 || r->step_ns <= 0)
         return MTP_OK;
     double waiting = 0, exposed = 0, overlap = 0;
     uint32_t overlaps = 0;
@@ -403,8 +408,8 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
     mtp__why y = {0};
     for (uint32_t k = 0; k < r->used; k++) {
         const mtp_rank_row *row = &r->list[k].row;
-        waiting += (double)row->mean.waiting_ns / r->used;
-        exposed += (double)row->mean.exposed_ns / r->used;
+        waiting += (double)row->mean.waiting_ns / r->stepped;
+        exposed += (double)row->mean.exposed_ns / r->stepped;
         overlap += row->overlap >= 0 ? row->overlap : 0;
         overlaps += row->overlap >= 0;
     }
