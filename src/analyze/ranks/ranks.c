@@ -83,7 +83,8 @@ static mtp_status read_all(mtp_ranks *r, uint32_t first, const mtp_ranks_options
     mtp__run_threads(threads, read_some, &of);
     mtp_status status = (mtp_status)atomic_load(&of.status);
     /* The message of another thread is lost with it. */
-    return status == MTP_OK ? MTP_OK : MTP_FAIL(status, "what ranks are compared by");
+    return status == MTP_OK ? MTP_OK
+                            : MTP_FAIL(status, "%u traces at a time (fewer threads need less)", threads);
 }
 
 /* A launcher's recording (mtprof run -- torchrun): its ranks have recordings of their own. */
