@@ -83,6 +83,8 @@ typedef struct mtp_rank_row {
     /* Of the whole trace's device work, as HTA defines them; 0 without device work. */
     int64_t kernel_ns, kernel_compute_ns, kernel_other_ns, kernel_idle_ns;
     double overlap; /* of communication, computed meanwhile: 0 to 1; -1: no communication */
+    bool
+        only_started; /* of communication, only what the host enqueued is in the trace, not when it ran (NCCL's kernels) */
 } mtp_rank_row;
 MTP_API size_t mtp_ranks_count(const mtp_ranks *ranks);
 MTP_API const mtp_rank_row *mtp_ranks_row(const mtp_ranks *ranks, size_t index); /* NULL: no such row */
@@ -125,6 +127,9 @@ MTP_API mtp_status mtp_merge(const mtp_ranks *ranks, const char *path, const mtp
  * numbers and the clock of a row are known; they are valid during the call. MTP_E_FORMAT: it is no such file. */
 MTP_API mtp_status mtp_job_ranks(const char *path, bool (*each)(void *user, const mtp_rank_row *row),
                                  void *user);
+/* The ranks, ascending, of a recording that has those of several beside it (mtprof run -- torchrun ...), which
+ * mtp_open_options.rank chooses from, until `each` returns false; none: it is of one rank, or of no job. */
+MTP_API mtp_status mtp_recording_ranks(const char *path, bool (*each)(void *user, int64_t rank), void *user);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,9 @@ typedef struct mtp_open_options {
                         10^8 records take a few MB, except device work; model_bytes is then an estimate */
     uint64_t process; /* only the recording of this pid, or MTP_PROCESS_MAIN; 0: all. Not of JSON, which
                          mtp_trace_cut can reduce to a process */
-    bool by_rank; /* of what mtp_merge wrote: only this rank, on the job's clock; needed if it has several */
+    bool
+        by_rank; /* only this rank: of what mtp_merge wrote, on the job's clock, needed if it has several; of a recording
+                     with those of several ranks beside it. MTP_E_ARG: the trace is of another */
     int64_t rank;
 } mtp_open_options;
 #define MTP_PROCESS_MAIN UINT64_MAX

@@ -215,6 +215,23 @@ static bool about_job(const char *path)
            mtp_job_ranks(path, about_rank, &j) == MTP_OK;
 }
 
+static bool list_rank(void *user, int64_t number)
+{
+    size_t *count = user;
+    printf("%s%lld", (*count)++ == 0 ? "  ranks             " : ", ", (long long)number);
+    return true;
+}
+
+/* Those of a job that mtprof run recorded as one program. */
+static void about_ranks(const char *path)
+{
+    size_t count = 0;
+    if (!cli_has_chosen_rank() && strcmp(path, "-") != 0)
+        mtp_recording_ranks(path, list_rank, &count);
+    if (count > 0)
+        puts(" (--rank N shows one, 'mtprof ranks' compares them)");
+}
+
 int cli_info(int argc, char **argv)
 {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0, 0, NULL, 0}};
@@ -233,6 +250,7 @@ int cli_info(int argc, char **argv)
         return code;
     mtp_trace_get_info(trace, &info);
     about_trace(argv[optind], trace, &info);
+    about_ranks(argv[optind]);
     about_recordings(trace);
     mtp_trace_destroy(trace);
     return CLI_OK;

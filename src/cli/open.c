@@ -19,6 +19,48 @@ bool cli_has_chosen_rank(void)
     return rank >= 0;
 }
 
+void cli_use_rank(int64_t number)
+{
+    rank = number;
+}
+
+typedef struct rank_list {
+    int64_t *rank; /* owned */
+    size_t count, room;
+} rank_list;
+
+static bool add_rank(void *user, int64_t number)
+{
+    rank_list *l = user;
+    if (l->count == l->room) {
+        size_t room = l->room == 0 ? 16 : 2 * l->room;
+        int64_t *more = realloc(l->rank, room * sizeof *more);
+        if (more == NULL)
+            return false;
+        l->rank = more;
+        l->room = room;
+    }
+    l->rank[l->count++] = number;
+    return true;
+}
+
+static bool add_row(void *user, const mtp_rank_row *row)
+{
+    return add_rank(user, row->rank);
+}
+
+int64_t *cli_ranks_of(const char *path, size_t *count)
+{
+    rank_list l = {0};
+    *count = 0;
+    if (rank >= 0 || strcmp(path, "-") == 0)
+        return NULL;
+    if (!cli_ends(path, ".mtp") || mtp_job_ranks(path, add_row, &l) != MTP_OK)
+        mtp_recording_ranks(path, add_rank, &l);
+    *count = l.count;
+    return l.rank;
+}
+
 bool cli_choose_process(const char *text)
 {
     char *end;

@@ -14,6 +14,7 @@
 #include "base/plain.h"
 #include "present/chrome/chrome.h"
 #include "trace/json/text.h"
+#include "trace/join/join.h"
 
 #define DAY_NS 86400000000000LL
 #define PIECE ((size_t)1 << 20)
@@ -93,6 +94,20 @@ static void add_old_part(archive *a, const char *file, const mtp__job_part *p)
         add_part(a, file, kept, p->offset, p->bytes);
 }
 
+/* Of a recording that has several ranks beside it. */
+static mtp_status add_files_of_rank(archive *a, const mtp__rank *k)
+{
+    mtp__files all, own = {0};
+    mtp_status status = mtp__files_of(k->row.file, &all);
+    if (status == MTP_OK)
+        status = mtp__join_files_of_rank(&all, k->part, &own);
+    for (uint32_t i = 0; i < own.count && !a->failed; i++)
+        add_file(a, own.path[i]);
+    mtp__files_fini(&own);
+    mtp__files_fini(&all);
+    return status;
+}
+
 static mtp_status list_parts(archive *a)
 {
     const char *opened = NULL;
@@ -101,10 +116,7 @@ static mtp_status list_parts(archive *a)
         const mtp__rank *k = &a->r->list[a->rank];
         if (k->section == MTP__NONE) {
             uint32_t before = a->count;
-            if (k->has_ranks)
-                add_file(a, k->row.file);
-            else
-                status = mtp_trace_files(k->row.file, add_file, a);
+            status = k->part >= 0 ? add_files_of_rank(a, k) : mtp_trace_files(k->row.file, add_file, a);
             if (status == MTP_OK && !a->failed && a->count == before)
                 status =
                     MTP_FAIL(MTP_E_UNSUPPORTED, "%s: only files can be put into an archive", k->row.file);

@@ -109,6 +109,7 @@ static void put_rank(mtp__out *o, const mtp_ranks *r, size_t index)
     put_number(o, ", \"matched\": ", (int64_t)row->matched);
     put_number(o, ", \"last\": ", (int64_t)row->last);
     mtp__out_text(o, row->compute_assumed ? ", \"compute_assumed\": true" : "");
+    mtp__out_text(o, row->only_started ? ", \"only_started\": true" : "");
     put_share(o, ", \"overlap\": ", row->overlap);
     if (row->has_device)
         put_device(o, row);

@@ -60,9 +60,15 @@ static void say_findings(mtp__pieces *p, const mtp_ranks *r)
         mtp__say(&w, "[%s] %s", r->found[i].id, r->found[i].text);
         mtp__pieces_add(p, i, 3, 3, &w);
     }
+    bool started = false;
+    for (uint32_t k = 0; k < r->used; k++)
+        started |= r->list[k].row.only_started;
     if (r->found_count == 0 && r->stepped > 1 && r->compared_count > 0) {
         mtp__pieces_line(p, 0, "");
-        mtp__pieces_line(p, 0, "Nothing stands out: no rank is late, and communication takes little time.");
+        mtp__pieces_line(p, 0,
+                         started
+                             ? "Who waits for whom cannot be said from these traces (see below)."
+                             : "Nothing stands out: no rank is late, and communication takes little time.");
     }
     for (uint32_t i = 0; i < r->note_count; i++) {
         mtp__words w = {0};

@@ -7,6 +7,7 @@
 #include "record/spool/spool.h"
 #include "trace/job/job.h"
 #include "trace/join/join.h"
+#include "trace/json/member.h"
 #include "trace/kineto/kineto.h"
 #include "trace/records/from_records.h"
 
@@ -106,6 +107,37 @@ static mtp_status open_job(const char *path, const mtp_open_options *options, mt
     return status;
 }
 
+/* Of a trace that is not of several ranks, --rank may only name its own. */
+static mtp_status check_rank(const mtp_trace *t, int64_t wanted)
+{
+    uint32_t key = mtp__trace_find_text(t, "distributedInfo");
+    int64_t rank = -1;
+    for (uint32_t i = 0; i < t->metadata_count && key != 0; i++)
+        if (t->metadata[i].key == key)
+            mtp__member_whole(mtp__trace_get_text(t, t->metadata[i].json), "rank", &rank);
+    if (rank == wanted)
+        return MTP_OK;
+    return rank >= 0
+               ? MTP_FAIL(MTP_E_ARG, "this is the trace of rank %lld, not of %lld", (long long)rank,
+                          (long long)wanted)
+               : MTP_FAIL(MTP_E_ARG, "the trace does not say which rank it is of: open it without a rank");
+}
+
+/* Closes the input. */
+static mtp_status open_one(mtp__input *in, const mtp_open_options *options, mtp_trace **out)
+{
+    if (in->format == MTP_FORMAT_RECORDING)
+        return open_recording(in->file, options, out);
+    mtp_status status = mtp__kineto_read(in->source, options, 0, out);
+    if (status == MTP_E_FORMAT && *mtp__source_form(in->source) != 0 &&
+        mtp__source_status(in->source) == MTP_OK)
+        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(in->source));
+    if (status == MTP_OK && options != NULL && options->progress != NULL)
+        options->progress(options->user, mtp__source_done(in->source), mtp__source_done(in->source));
+    mtp__source_close(in->source);
+    return status;
+}
+
 static mtp_status open_any(const char *path, const mtp_open_options *options, mtp_trace **out)
 {
     mtp__input in;
@@ -118,15 +150,11 @@ static mtp_status open_any(const char *path, const mtp_open_options *options, mt
         return status;
     if (in.is_job)
         return open_job(in.file, options, out);
-    if (in.format == MTP_FORMAT_RECORDING)
-        return open_recording(in.file, options, out);
-    status = mtp__kineto_read(in.source, options, 0, out);
-    if (status == MTP_E_FORMAT && *mtp__source_form(in.source) != 0 &&
-        mtp__source_status(in.source) == MTP_OK)
-        mtp__advise("bytes are counted in the decompressed %s content", mtp__source_form(in.source));
-    if (status == MTP_OK && options != NULL && options->progress != NULL)
-        options->progress(options->user, mtp__source_done(in.source), mtp__source_done(in.source));
-    mtp__source_close(in.source);
+    status = open_one(&in, options, out);
+    if (status == MTP_OK && options->by_rank && (status = check_rank(*out, options->rank)) != MTP_OK) {
+        mtp_trace_destroy(*out);
+        *out = NULL;
+    }
     return status;
 }
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """mtprof ranks and mtprof merge on jobs whose clocks and stragglers are known: made ones (bench/make_ranks.py), and four
-real gloo ranks of PyTorch 2.13, recorded on one machine, whose clocks are shifted here.
+real gloo ranks of PyTorch 2.13, recorded on one machine, whose clocks are shifted here. Four real NCCL ranks of PyTorch
+2.11 that shared an H200: DistributedDataParallel, from step 4 on rank 2 multiplies and softmaxes 30 more matrices; of the
+host's events, those that have nothing to do with communication were left out.
 
-usage: ranks.py MTPROF MAKE_RANKS GLOO_FOLDER
+usage: ranks.py MTPROF MAKE_RANKS FOLDER_OF_REAL_RANKS
 """
 import gzip
 import json
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-MTPROF, MAKE, GLOO = sys.argv[1:4]
+MTPROF, MAKE, REAL = sys.argv[1:4]
 RANKS = 8
 
 
@@ -254,7 +256,7 @@ def real_gloo_ranks_with_shifted_clocks_are_aligned():
     os.mkdir(real)
     first = None
     for r in range(4):
-        t = load(os.path.join(GLOO, f"gloo{r}.json.gz"))
+        t = load(os.path.join(REAL, f"gloo{r}.json.gz"))
         first = first or min(e["ts"] for e in t["traceEvents"] if e.get("ph") == "X")
         for e in t["traceEvents"]:
             if "ts" in e:
@@ -271,11 +273,47 @@ def real_gloo_ranks_with_shifted_clocks_are_aligned():
     assert straggler["op"] in ("aten::normal_", "aten::mm"), straggler
 
 
+def real_nccl_ranks_show_the_straggler():
+    found = ranks_of(*(os.path.join(REAL, f"nccl{r}.json.gz") for r in range(4)))
+    assert [r["rank"] for r in found["ranks"]] == [0, 1, 2, 3]
+    straggler = found["findings"][0]
+    assert (straggler["id"], straggler["rank"], straggler["since_step"]) == ("straggler", 2, 4), straggler
+    assert "gemm" in straggler["op"] or "softmax" in straggler["op"].lower(), straggler
+    for r in found["ranks"]:
+        assert abs(r["clock"]["offset_ns"]) <= r["clock"]["error_ns"] and 0.1 < r["overlap"] < 0.2, r
+
+
+def without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks():
+    """What its profiler plug-in records: calls of the host, which enqueue and return at once."""
+    host = os.path.join(folder, "host_only")
+    os.mkdir(host)
+    for r in range(4):
+        t = load(os.path.join(REAL, f"nccl{r}.json.gz"))
+        t["traceEvents"] = [e for e in t["traceEvents"] if e.get("cat") in ("cpu_op", "user_annotation")]
+        for e in t["traceEvents"]:
+            if e["name"] == "record_param_comms":
+                args = {k: e["args"][k] for k in ("Collective name", "Process Group Name", "Group size", "In msg nelems")}
+                e.update(name="ncclAllReduce", args=args)
+        save(f"{host}/rank{r}.json", t)
+    found, text = ranks_of(host), run("ranks", host).stdout
+    assert all(r["only_started"] and r["per_step"]["waiting_us"] == 0 for r in found["ranks"]), found["ranks"][0]
+    assert found["findings"] == [] and "contradict" not in text, text
+    assert "Who waits for whom cannot be said" in text and "Nothing stands out" not in text and "enqueue" in text, text
+
+
+def findings_of_one_rank_tell_of_communication_once():
+    found = json.loads(run("explain", "--json", os.path.join(REAL, "nccl0.json.gz")).stdout)["findings"]
+    assert found[0]["id"] == "exposed-communication" and "mtprof ranks" in json.dumps(found[0]), found[0]
+    assert not any("ncclDevKernel" in f["title"] for f in found), [f["title"] for f in found]
+
+
 TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the_text_begins_with_the_verdict,
          an_archive_gives_the_same_answers, one_rank_of_an_archive_is_on_the_jobs_clock, a_timeline_keeps_ranks_apart,
          each_bad_file_is_named_and_the_rest_is_compared, without_common_calls_the_time_of_day_counts, contradictions_are_named,
          a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten, texts_are_unescaped_and_harmless,
-         one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned]
+         one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
+         real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
+         findings_of_one_rank_tell_of_communication_once]
 
 with tempfile.TemporaryDirectory() as folder:
     made, job = os.path.join(folder, "made"), os.path.join(folder, "job.mtp")

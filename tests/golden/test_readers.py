@@ -184,6 +184,15 @@ def test_hta_finds_the_same_overlap_and_idle_times_in_ranks(tmp_path):
                                        include_last_profiler_step=True), found)
 
 
+def test_hta_finds_the_same_overlap_and_idle_times_in_real_nccl_ranks(tmp_path):
+    analysis = pytest.importorskip("hta.trace_analysis", reason="HolisticTraceAnalysis is not installed")
+    found = json.loads(subprocess.run([program("mtprof"), "ranks", "--json", *(os.path.join(HERE, "ranks", f"nccl{r}.json.gz") for r in range(4))],
+                                      check=True, capture_output=True).stdout)
+    assert len(found["ranks"]) == 4
+    same_as_hta(analysis.TraceAnalysis(trace_files={rank["rank"]: rank["file"] for rank in found["ranks"]}, trace_dir="/",
+                                       include_last_profiler_step=True), found)
+
+
 # These need several processes, communication or CUPTI's counters: PyTorch's own traces lack them, too.
 NEEDS_MORE = {"get_potential_stragglers", "get_cupti_counter_data_with_operators"}
 

@@ -515,6 +515,7 @@ static void tensors_of_two_processes_have_two_ids(void **state)
 static void record_metadata(void *arg)
 {
     mtp_profile *prof = mtp__profile_active();
+    CHILD_CHECK(mtp_profile_add_metadata(prof, "whose", "set twice: the last one holds") == MTP_OK);
     CHILD_CHECK(mtp_profile_add_metadata(prof, "whose", arg) == MTP_OK);
     CHILD_CHECK(mtp_profile_add_metadata(prof, arg, "1") == MTP_OK);
 }

@@ -75,6 +75,61 @@ def try_names():
         check("without_ranks_it_is_rank_0", done.returncode == 0 and "a0.mtp" in files(folder), said(done))
 
 
+def shown(*arguments, cwd):
+    return subprocess.run([MTPROF, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def ranks_in(*arguments, cwd):
+    done = shown("ranks", "--json", *arguments, cwd=cwd)
+    return [(r["rank"], r["spans"]) for r in json.loads(done.stdout)["ranks"]] if done.returncode == 0 else said(done)
+
+
+def spans_of(rank, path, cwd):
+    done = shown("info", "--rank", str(rank), path, cwd=cwd)
+    return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("  spans")][:1] or said(done)
+
+
+def try_all_ranks_in_one_run():
+    """A launcher, as torchrun is one, whose ranks have processes of their own."""
+    launch = f"for r in 10 0 2; do RANK=$r WORLD_SIZE=11 '{PROGRAM}' start spawn & done; '{PROGRAM}' scopes 3; wait"
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+        done = subprocess.run([MTPROF, "run", "-o", "job.mtp", "--", "sh", "-c", launch], cwd=folder, env=kept, capture_output=True, text=True,
+                              timeout=120)
+        check("mtprof_run_points_to_mtprof_ranks", done.returncode == 0 and "mtprof ranks job.mtp" in done.stderr.replace("'", ""), said(done))
+        found = ranks_in("job.mtp", cwd=folder)
+        check("ranks_of_one_run_are_told_apart", [r for r, _ in found] == [0, 2, 10] and len({n for _, n in found}) == 1, found)
+        check("so_are_those_of_its_folder_of_processes", ranks_in("job.mtp.workers/", cwd=folder) == found, ranks_in("job.mtp.workers/", cwd=folder))
+        done = shown("info", "job.mtp", cwd=folder)
+        check("info_lists_them", "ranks             0, 2, 10 (" in done.stdout, said(done))
+        done = shown("info", "--rank", "2", "job.mtp", cwd=folder)
+        check("a_rank_has_all_of_its_processes", "recordings        2" in done.stdout and spans_of(2, "job.mtp", folder) == [str(found[1][1])],
+              said(done))
+        done = shown("table", "--rank", "3", "job.mtp", cwd=folder)
+        check("another_rank_is_an_error_that_names_them", done.returncode == 2 and "no rank 3" in done.stderr and "0, 2, 10" in done.stderr, said(done))
+        check("as_a_whole_it_is_of_no_rank", head(folder / "job.mtp", folder).get("distributedInfo") == {"backend": "", "rank": 0, "world_size": 1})
+        done = shown("merge", "job.mtp", "-o", "all.mtp", cwd=folder)
+        check("merging_keeps_each_ranks_processes", done.returncode == 0 and ranks_in("all.mtp", cwd=folder) == found and
+              spans_of(10, "all.mtp", folder) == [str(found[2][1])], f"{said(done)} {ranks_in('all.mtp', cwd=folder)}")
+        one = shown("export", "--rank", "10", "job.mtp", "-o", "ten.json", cwd=folder)
+        done = shown("info", "--rank", "0", "ten.json", cwd=folder)
+        check("a_trace_of_one_rank_is_not_another", one.returncode == 0 and done.returncode == 2 and "of rank 10, not of 0" in done.stderr,
+              said(one) + said(done))
+        for path in ("job.mtp", "all.mtp"):
+            done = shown("digest", "--json", "--by", "rank", path, cwd=folder)
+            check(f"a_digest_of_{path}_has_each_rank", done.returncode == 0 and
+                  sorted(int(e["rank"]) for e in json.loads(done.stdout)["entries"]) == [0, 2, 10], said(done)[:2000])
+            done = shown("export", "--parquet", f"lake_{path}", "--job", "j", path, cwd=folder)
+            made = sorted(p.name for p in (folder / f"lake_{path}" / "spans" / "job=j").glob("*"))
+            check(f"tables_of_{path}_have_each_rank", done.returncode == 0 and made == ["rank=0", "rank=10", "rank=2"], f"{made} {said(done)}")
+        one = shown("digest", "--json", "--by", "rank", "--rank", "2", "job.mtp", cwd=folder)
+        check("or_the_one_that_is_asked_for", [int(e["rank"]) for e in json.loads(one.stdout)["entries"]] == [2], said(one)[:2000])
+        done = subprocess.run([MTPROF, "run", "-o", "plain.mtp", "--", PROGRAM, "start", "spawn"], cwd=folder, env=kept, capture_output=True, text=True,
+                              timeout=120)
+        check("processes_without_ranks_are_one_program", "mtprof ranks" not in done.stderr and len(ranks_in("plain.mtp", cwd=folder)) == 1, said(done))
+
+
 def main():
     for name, (variables, expected) in LAUNCHERS.items():
         try_launcher(name, variables, expected)
@@ -86,6 +141,7 @@ def main():
             check(f"{name}_is_no_rank", done.returncode == 0 and "job.mtp" in files(folder) and info == {"backend": "", "rank": 0, "world_size": 1},
                   f"{info} {said(done)}")
     try_names()
+    try_all_ranks_in_one_run()
     return finish()
 
 

@@ -292,6 +292,38 @@ static void ties_bound_what_meetings_do_not(void **state)
     mtp__clocks_fini(&c);
 }
 
+/* Calls that only enqueue were taken for calls that wait: all that they say about clocks is wrong by milliseconds. */
+static void what_was_measured_counts_more_than_what_calls_suggest(void **state)
+{
+    (void)state;
+    begin_world(4, 50e6, 20e-6);
+    for (uint32_t i = 0; i < 100; i++) {
+        mtp__meeting *m = meet(LENGTH * (i + 0.5) / 100, 0, 1, 4, UINT32_MAX);
+        for (uint32_t k = 1; k < 4; k++) {
+            int64_t wrong = 11000000 + (int64_t)(share() * 3e6);
+            w.seen[m->first + k].enter += wrong;
+            w.seen[m->first + k].leave = w.seen[m->first + k].enter + 2000;
+        }
+    }
+    for (uint32_t r = 1; r < 4; r++)
+        for (int k = 0; k < 2; k++) {
+            double at = k == 0 ? 1e6 : LENGTH - 1e6;
+            w.tie[w.in.ties++] = (mtp__tie){.own = r,
+                                            .peer = 0,
+                                            .at = shown(r, at),
+                                            .offset = shown(0, at) - shown(r, at),
+                                            .error = 1500};
+        }
+    mtp__clocks c;
+    assert_int_equal(mtp__clocks_solve(&w.in, &c), MTP_OK);
+    assert_true(c.conflicts > 0);
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_true(c.line[r].error >= 0 && c.line[r].error < 6000);
+        assert_true(off_by(&c, r) <= (double)c.line[r].error + 1);
+    }
+    mtp__clocks_fini(&c);
+}
+
 /* A call was matched with the wrong one: rank 3 seems to leave 2 ms before the others enter. */
 static void a_contradiction_is_named_and_left_out(void **state)
 {
@@ -419,6 +451,7 @@ int main(void)
         TEST(clocks_of_ranks_that_never_met_are_found_through_others),
         TEST(random_worlds_lie_inside_the_stated_error),
         TEST(ties_bound_what_meetings_do_not),
+        TEST(what_was_measured_counts_more_than_what_calls_suggest),
         TEST(a_contradiction_is_named_and_left_out),
         TEST(a_chain_that_contradicts_itself_is_named),
         TEST(ranks_without_meetings_are_on_their_own),

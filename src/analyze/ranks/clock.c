@@ -28,10 +28,9 @@ typedef struct edge {
     uint32_t meetings;
     mtp__polygon polygon; /* owned */
     mtp__line fit;
-    double steep; /* greatest drift that is left */
-    bool tied;    /* measured */
-    bool
-        doubtful; /* so many bounds contradict the others that the clocks may be no lines: it proves nothing */
+    double steep;  /* greatest drift that is left */
+    bool tied;     /* by a measurement */
+    bool doubtful; /* so many bounds contradict the others that the clocks may be no lines */
     bool dropped;
 } edge;
 
@@ -231,29 +230,28 @@ static bool make_consistent(solver *s, edge *e, mtp__line line)
     return good && mtp__polygon_make(&e->polygon, s->bounds, s->bound_count);
 }
 
-/* The line that decides what is left out: what was measured counts more than calls, which may be matched wrongly. */
-static bool find_line(solver *s, edge *e, mtp__line *line)
+/* What was measured counts more than what calls suggest, which may have been matched wrongly. false: out of memory. */
+static bool line_of_ties(solver *s, edge *e, mtp__line *line)
 {
-    if (e->tied) {
-        for (uint32_t k = 0; k < s->bound_count; k++)
-            s->bounds[k].left_out = s->bounds[k].meeting != NONE;
-        if (!mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
-            return false;
-        if (e->polygon.gap >= 0) {
-            *line = e->polygon.least;
-            return true;
-        }
+    bool any = false;
+    for (uint32_t i = 0; i < s->bound_count; i++) {
+        s->bounds[i].left_out = s->bounds[i].meeting != NONE;
+        any = any || !s->bounds[i].left_out;
     }
-    bool failed = false;
-    uint32_t met = merge_pair(s, e->i, e->j, true, &failed);
-    return !failed && (met <= 2 || mtp__line_fit(s->points, met, line));
+    if (any && !mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
+        return false;
+    if (any && e->polygon.gap >= 0)
+        *line = e->polygon.least;
+    for (uint32_t i = 0; i < s->bound_count; i++)
+        s->bounds[i].left_out = false;
+    return true;
 }
 
 static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
 {
     bool failed = false;
     s->bound_count = 0;
-    uint32_t met = merge_pair(s, i, j, false, &failed);
+    uint32_t met = merge_pair(s, i, j, false, &failed), of_calls = s->bound_count;
     for (uint32_t k = 0; k < s->in->ties && !failed; k++)
         failed = !bounds_of_tie(s, &s->in->tie[k], i, j);
     if (!failed && s->bound_count == 0)
@@ -261,12 +259,14 @@ static mtp_status make_edge(solver *s, uint32_t i, uint32_t j)
     if (failed || !MTP__GROW(s->edges, s->edge_room, s->edge_count, (size_t)s->edge_count + 1, 16))
         return MTP_E_NOMEM;
     edge *e = &s->edges[s->edge_count++];
-    *e = (edge){.i = i, .j = j, .meetings = met, .tied = s->bounds[s->bound_count - 1].meeting == NONE};
+    *e = (edge){.i = i, .j = j, .meetings = met, .tied = s->bound_count > of_calls};
     if (!mtp__polygon_make(&e->polygon, s->bounds, s->bound_count))
         return MTP_E_NOMEM;
     if (e->polygon.gap < 0) {
         mtp__line line = e->polygon.least;
-        if (!find_line(s, e, &line) || !make_consistent(s, e, line))
+        merge_pair(s, i, j, true, &failed);
+        if (failed || (met > 2 && !mtp__line_fit(s->points, met, &line)) || !line_of_ties(s, e, &line) ||
+            !make_consistent(s, e, line))
             return MTP_E_NOMEM;
     }
     for (uint32_t k = 0; k < e->polygon.count; k++)
@@ -539,13 +539,12 @@ static uint32_t find_empty(const solver *s, uint32_t root)
     return NONE;
 }
 
-/* Which of two pairs is left out first: not the measured one, and the one that met less often. */
 static bool is_weaker(const edge *a, const edge *b)
 {
     return a->tied != b->tied ? b->tied : a->meetings < b->meetings;
 }
 
-/* Of the chain's pairs, the weakest is left out. */
+/* Of the chain's pairs, one that no measurement ties and that met least often is left out. */
 static bool drop_weakest(solver *s, uint32_t root, uint32_t at)
 {
     edge *weakest = NULL;

@@ -14,7 +14,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define WORKERS ".workers"
+static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth);
 
 static bool ends(const char *name, const char *with)
 {
@@ -43,7 +43,7 @@ static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
     if (!MTP__GROW(r->list, r->room, r->count, (size_t)r->count + 1, 16))
         return MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
     mtp__rank *k = &r->list[r->count];
-    *k = (mtp__rank){.section = section};
+    *k = (mtp__rank){.section = section, .part = -1};
     k->row.file = mtp__ranks_keep(r, path);
     k->row.host = k->row.job = k->row.backend = k->row.problem = "";
     k->row.rank = k->row.world_size = k->row.local_rank = -1;
@@ -53,6 +53,26 @@ static mtp_status add(mtp_ranks *r, const char *path, uint32_t section)
         k->row.bytes = (uint64_t)st.st_size;
     r->count++;
     return *k->row.file != 0 ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u files", r->count);
+}
+
+/* A recording whose program started several ranks (mtprof run -- torchrun ...) is as many traces. */
+static mtp_status add_recording(mtp_ranks *r, const char *path)
+{
+    int64_t *ranks;
+    uint32_t count;
+    mtp_status status = mtp__recording_ranks(path, &ranks, &count);
+    if (status == MTP_E_NOMEM)
+        return status;
+    if (count == 0) /* what is wrong with it is said when it is read */
+        return add(r, path, MTP__NONE);
+    status = MTP_OK;
+    for (uint32_t i = 0; i < count && status == MTP_OK; i++) {
+        status = add(r, path, MTP__NONE);
+        if (status == MTP_OK)
+            r->list[r->count - 1].part = ranks[i];
+    }
+    mtp__free(ranks);
+    return status;
 }
 
 /* What mtp_merge wrote. In a folder, it holds files that are beside it, or were. */
@@ -87,18 +107,17 @@ static int by_name(const void *a, const void *b)
     return strverscmp(((const mtp__rank *)a)->row.file, ((const mtp__rank *)b)->row.file);
 }
 
-static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth);
-
 /* OUT.workers of a recording that never became OUT: 'mtprof run' was killed with its program. */
 static bool is_orphaned(const char *path, const struct stat *st)
 {
+    static const char workers[] = ".workers";
     struct stat out;
     char of[PATH_MAX];
     snprintf(of, sizeof of, "%s", path);
-    if (!S_ISDIR(st->st_mode) || !ends(of, WORKERS))
+    if (!S_ISDIR(st->st_mode) || !ends(of, ".mtp.workers"))
         return false;
-    of[strlen(of) - strlen(WORKERS)] = 0;
-    return ends(of, ".mtp") && stat(of, &out) != 0;
+    of[strlen(of) - (sizeof workers - 1)] = 0;
+    return stat(of, &out) != 0;
 }
 
 static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, uint32_t depth)
@@ -113,7 +132,7 @@ static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, uint32_t d
         if (n <= 0 || (size_t)n >= sizeof path || e->d_name[0] == '.' || stat(path, &st) != 0)
             continue;
         if (is_trace(e->d_name) && S_ISREG(st.st_mode))
-            status = is_job(path) ? MTP_OK : add(r, path, MTP__NONE);
+            status = is_job(path) ? MTP_OK : add_recording(r, path);
         else if (depth == 0 && is_orphaned(path, &st))
             status = add_folder(r, path, depth + 1);
     }
@@ -141,24 +160,32 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth)
     return status;
 }
 
+/* job.mtp.workers/, which mtprof run makes beside job.mtp: together they are the processes of one program. */
+static bool is_of_workers(const char *path, char recording[PATH_MAX])
+{
+    static const char end[] = ".workers";
+    struct stat st;
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    int n = snprintf(recording, PATH_MAX, "%.*s", (int)length, path);
+    if (n < (int)sizeof end || n >= PATH_MAX || !ends(recording, ".mtp.workers"))
+        return false;
+    recording[(size_t)n - (sizeof end - 1)] = 0;
+    if (stat(recording, &st) != 0)
+        recording[(size_t)n - (sizeof end - 1)] = end[0];
+    return true;
+}
+
 mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
 {
+    char recording[PATH_MAX];
     struct stat st;
     if (path == NULL)
         return MTP_FAIL(MTP_E_ARG, "a path is NULL");
     if (stat(path, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
-    return S_ISDIR(st.st_mode) ? add_folder(r, path, 0)
-           : is_job(path)      ? add_job(r, path)
-                               : add(r, path, MTP__NONE);
-}
-
-mtp_status mtp__ranks_processes(mtp_ranks *r, uint32_t index)
-{
-    char path[PATH_MAX];
-    const char *file = r->list[index].row.file;
-    int n = snprintf(path, sizeof path, "%s" WORKERS, file);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return MTP_FAIL(MTP_E_IO, "%s: the path is too long", file);
-    return add_folder(r, path, 1);
+    if (S_ISDIR(st.st_mode))
+        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path, 0);
+    return is_job(path) ? add_job(r, path) : add_recording(r, path);
 }

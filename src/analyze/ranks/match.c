@@ -404,6 +404,23 @@ static bool note_order(mtp_ranks *r)
     return mtp__ranks_note(r, &w);
 }
 
+static bool note_started(mtp_ranks *r)
+{
+    mtp__words w = {0};
+    uint32_t ranks = 0;
+    for (uint32_t k = 0; k < r->used; k++)
+        ranks += r->list[k].row.only_started;
+    if (ranks == 0 || r->used < 2)
+        return true;
+    mtp__say(&w, "Of communication, ");
+    mtp__say_count(&w, ranks, "trace has", "traces have");
+    mtp__say(
+        &w,
+        " only the host's calls, which enqueue it (NCCL): when it ran, who waited, and how far the clocks "
+        "are apart is not known. Traces of torch.profiler with CUDA have its kernels.");
+    return mtp__ranks_note(r, &w);
+}
+
 static bool note_apart(mtp_ranks *r)
 {
     bool good = true;
@@ -432,7 +449,8 @@ mtp_status mtp__ranks_match(mtp_ranks *r)
         status = solve(r);
     if (status != MTP_OK)
         return status;
-    return note_order(r) && note_unmatched(r) && note_contradictions(r) && note_untied(r) && note_apart(r)
+    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) &&
+                   note_untied(r) && note_apart(r)
                ? MTP_OK
                : MTP_FAIL(MTP_E_NOMEM, "notes");
 }

@@ -6,7 +6,7 @@
 #include "base/grow.h"
 #include "base/os.h"
 #include "base/plain.h"
-#include "trace/json/text.h"
+#include "trace/who.h"
 
 /* ------------------------------------------------------------------------------------------------ names */
 
@@ -65,6 +65,13 @@ mtp__comm mtp__rank_comm(mtp_text name)
     return MTP__COMM_OTHER;
 }
 
+/* "ncclAllReduce": the host's call, which its profiler plug-in shows, only enqueues. */
+static bool is_call_of_nccl(mtp_text name)
+{
+    return (BEGINS(name, "nccl") || BEGINS(name, "rccl")) && name.length > 4 && name.bytes[4] >= 'A' &&
+           name.bytes[4] <= 'Z';
+}
+
 static mtp__name_is examine(const mtp__rank_view *v, uint32_t span)
 {
     mtp_text name = mtp__trace_get_text(v->t, v->t->name[span]), of;
@@ -77,7 +84,9 @@ static mtp__name_is examine(const mtp__rank_view *v, uint32_t span)
     if (mtp__is_numbered_step_name(name))
         return MTP__NAME_STEP;
     mtp_text args = mtp__trace_get_text(v->t, mtp__trace_detail(v->t, span)->args);
-    return mtp__member_text(args, "Collective name", &of) ? MTP__NAME_CALL : MTP__NAME_PLAIN;
+    if (!mtp__member_text(args, "Collective name", &of))
+        return MTP__NAME_PLAIN;
+    return is_call_of_nccl(name) ? MTP__NAME_RECORD : MTP__NAME_CALL;
 }
 
 mtp__name_is mtp__rank_name(const mtp__rank_view *v, uint32_t span)
@@ -93,65 +102,25 @@ mtp__name_is mtp__rank_name(const mtp__rank_view *v, uint32_t span)
 
 /* ------------------------------------------------------------------------------------------------ identity */
 
-static mtp_text meta(const mtp_trace *t, const char *key)
+static const char *keep_text(mtp_ranks *r, mtp_text text)
 {
-    uint32_t id = mtp__trace_find_text(t, key);
-    for (uint32_t i = t->metadata_count; id != 0 && i-- > 0;)
-        if (t->metadata[i].key == id)
-            return mtp__trace_get_text(t, t->metadata[i].json);
-    return (mtp_text){"", 0};
+    return mtp__ranks_text(r, mtp__ranks_name(r, text.bytes, text.length));
 }
 
-static const char *keep_text(mtp_ranks *r, mtp_text escaped)
-{
-    mtp__buffer b = {0};
-    mtp__json_unescape(&b, escaped.bytes, escaped.length);
-    const char *kept = mtp__ranks_text(r, mtp__ranks_name(r, b.bytes, b.length));
-    mtp__buffer_fini(&b);
-    return kept;
-}
-
-static const char *keep_member(mtp_ranks *r, mtp_text json, const char *key)
-{
-    mtp_text text;
-    return mtp__member_text(json, key, &text) ? keep_text(r, text) : "";
-}
-
-static const char *keep_value(mtp_ranks *r, mtp_text json)
-{
-    if (json.length >= 2 && json.bytes[0] == '"')
-        json = (mtp_text){json.bytes + 1, json.length - 2};
-    return keep_text(r, json);
-}
-
-/* "rank12", "rank_12", "rank-12" in the file's name. */
-static int64_t rank_in_name(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    int64_t rank = -1;
-    for (const char *p = name != NULL ? name : path; (p = strstr(p, "rank")) != NULL; p += 4) {
-        const char *digit = p + 4 + (p[4] == '_' || p[4] == '-');
-        if (!mtp__is_digit(*digit))
-            continue;
-        for (rank = 0; mtp__is_digit(*digit) && rank < 100000000; digit++)
-            rank = rank * 10 + (*digit - '0');
-    }
-    return rank;
-}
-
-static void identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
+/* false: out of memory. */
+static bool identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
 {
     mtp_rank_row *row = &k->row;
-    mtp_text info = meta(t, "distributedInfo"), host = meta(t, "hostname");
-    row->rank = row->world_size = row->local_rank = -1;
-    mtp__member_whole(info, "rank", &row->rank);
-    mtp__member_whole(info, "world_size", &row->world_size);
-    mtp__member_whole(info, "local_rank", &row->local_rank);
-    if (row->rank < 0)
-        row->rank = rank_in_name(row->file);
-    row->backend = keep_member(r, info, "backend");
-    row->job = keep_member(r, info, "job");
-    row->host = keep_value(r, host.length > 0 ? host : meta(t, "host_name"));
+    mtp__who who;
+    if (!mtp__who_read(&who, t, row->file))
+        return false;
+    row->rank = who.rank;
+    row->world_size = who.world_size;
+    row->local_rank = who.local_rank;
+    row->backend = keep_text(r, who.backend);
+    row->job = keep_text(r, who.job);
+    row->host = keep_text(r, who.host);
+    mtp__who_fini(&who);
     row->pid = t->pid;
     k->parent = t->parent_pid;
     row->spans = t->span_count;
@@ -168,6 +137,7 @@ static void identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
     }
     row->first_ns = (int64_t)((uint64_t)first + (uint64_t)k->base);
     row->last_ns = (int64_t)((uint64_t)last + (uint64_t)k->base);
+    return true;
 }
 
 /* Which clock a time was read from: the one by which it is inside of the trace. -1: none. */
@@ -184,7 +154,7 @@ static int clock_of(const mtp__rank *k, int64_t at)
 
 static bool read_ties(mtp__rank *k, const mtp_trace *t)
 {
-    mtp_text list = meta(t, "mtprof.clock_ties"), one;
+    mtp_text list = mtp__trace_metadata(t, "mtprof.clock_ties"), one;
     while (list.length > 0 && (one = mtp__member_next(&list)).length > 0) {
         mtp__clock_sample s = {.peer = -1};
         if (one.bytes[0] != '{' || !mtp__member_whole(one, "peer_rank", &s.peer) ||
@@ -205,9 +175,8 @@ static mtp_status take(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
 {
     mtp__rank_view v = {.r = r, .k = k, .t = t, .main_track = MTP__NONE};
     v.name_is = mtp__calloc((size_t)mtp__intern_count(&t->text) + 1, 1);
-    identify(r, k, t);
-    bool good = v.name_is != NULL && read_ties(k, t) && mtp__rank_steps(&v) && mtp__rank_calls(&v) &&
-                mtp__rank_times(&v) && mtp__rank_ops(&v);
+    bool good = v.name_is != NULL && identify(r, k, t) && read_ties(k, t) && mtp__rank_steps(&v) &&
+                mtp__rank_calls(&v) && mtp__rank_times(&v) && mtp__rank_ops(&v);
     mtp__free(v.name_is);
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%s: what ranks are compared by", k->row.file);
 }
@@ -217,9 +186,10 @@ mtp_status mtp__rank_open(const mtp__rank *k, const mtp_open_options *options, b
     mtp__job job;
     *out = NULL;
     if (k->section == MTP__NONE) {
-        mtp_open_options own = *options;
-        own.alone = k->has_ranks;
-        mtp_status status = mtp_trace_open(k->row.file, &own, out);
+        mtp_open_options one = *options;
+        one.by_rank = k->part >= 0;
+        one.rank = k->part;
+        mtp_status status = mtp_trace_open(k->row.file, &one, out);
         if (status == MTP_OK && placed)
             mtp__trace_place(*out, k->row.clock_at_ns, k->row.clock_offset_ns, k->row.clock_drift);
         return status;
@@ -242,23 +212,15 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     mtp_trace *t = NULL;
     options.max_memory = max_memory;
     mtp_status status = mtp__rank_open(k, &options, false, &t);
-    if (status == MTP_OK && t->several_ranks) {
-        k->has_ranks = true;
-        mtp_trace_destroy(t);
-        status = mtp__rank_open(k, &options, false, &t);
-    }
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
         k->unreadable = true;
     } else if (status == MTP_OK && t->span_count == 0) {
         k->row.problem = "it has no events";
         k->unreadable = true;
-    } else if (status == MTP_OK && meta(t, "mtprof.clocks").length > 0) {
+    } else if (status == MTP_OK && mtp__trace_metadata(t, "mtprof.clocks").length > 0) {
         k->row.problem =
             "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";
-        k->unreadable = true;
-    } else if (status == MTP_OK && k->has_ranks && meta(t, "distributedInfo").length == 0) {
-        k->row.problem = "its processes are the ranks, which are compared instead";
         k->unreadable = true;
     } else if (status == MTP_OK) {
         status = take(r, k, t);

@@ -2,8 +2,9 @@
  *
  * With device work: NCCL's kernels, which run until the communication has ended. What they are is in their own args,
  * or in those of the record_param_comms that launched them. Without: spans of threads that end when the communication
- * has ended: gloo:..., MPI_..., and others that have a "Collective name". record_param_comms itself only says what was
- * started; it stands for a call if there is nothing better, and then it says nothing about clocks. */
+ * has ended: gloo:..., MPI_..., and others that have a "Collective name". record_param_comms, and NCCL's calls on the
+ * host, only say what was started; they stand for a call if there is nothing better, and then say nothing about clocks,
+ * nor about who waits. */
 #include <stdlib.h>
 #include "analyze/ranks/ranks.h"
 #include "base/grow.h"
@@ -276,6 +277,7 @@ static bool describe_by_records(mtp__rank_view *v)
     sort(k);
     if (count == 0) {
         mtp__free(calls);
+        k->row.only_started = found > 0;
         return good;
     }
     k->calls = calls;

@@ -71,12 +71,10 @@ static unsigned threads_for(uint32_t files, const mtp_ranks_options *options)
     return threads > files ? files : threads;
 }
 
-/* Those from `first` on. */
-static mtp_status read_all(mtp_ranks *r, uint32_t first, const mtp_ranks_options *options)
+static mtp_status read_all(mtp_ranks *r, const mtp_ranks_options *options)
 {
-    reading of = {
-        .r = r, .options = options, .max_memory = options->max_memory, .next = first, .done = first};
-    unsigned threads = threads_for(r->count - first, options);
+    reading of = {.r = r, .options = options, .max_memory = options->max_memory, .status = MTP_OK};
+    unsigned threads = threads_for(r->count, options);
     uint64_t limit = mtp__budget_limit();
     if (of.max_memory == 0 && limit != MTP__BUDGET_NONE)
         of.max_memory = limit / threads; /* a thread of ours does not know the caller's limit */
@@ -87,17 +85,6 @@ static mtp_status read_all(mtp_ranks *r, uint32_t first, const mtp_ranks_options
                             : MTP_FAIL(status, "%u traces at a time (fewer threads need less)", threads);
 }
 
-/* A launcher's recording (mtprof run -- torchrun): its ranks have recordings of their own. */
-static mtp_status read_processes(mtp_ranks *r, const mtp_ranks_options *options)
-{
-    uint32_t first = r->count;
-    mtp_status status = MTP_OK;
-    for (uint32_t i = 0; i < first && status == MTP_OK; i++)
-        if (r->list[i].has_ranks)
-            status = mtp__ranks_processes(r, i);
-    return status == MTP_OK && r->count > first ? read_all(r, first, options) : status;
-}
-
 static mtp_status create(mtp_ranks *r, const char *const *paths, size_t count,
                          const mtp_ranks_options *options)
 {
@@ -105,9 +92,7 @@ static mtp_status create(mtp_ranks *r, const char *const *paths, size_t count,
     for (size_t i = 0; i < count && status == MTP_OK; i++)
         status = mtp__ranks_files(r, paths[i]);
     if (status == MTP_OK)
-        status = read_all(r, 0, options);
-    if (status == MTP_OK)
-        status = read_processes(r, options);
+        status = read_all(r, options);
     if (status == MTP_OK)
         status = mtp__ranks_select(r);
     if (status == MTP_OK)

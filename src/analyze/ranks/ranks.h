@@ -90,7 +90,6 @@ typedef struct mtp__rank {
     int64_t base, zero; /* Unix time and CLOCK_MONOTONIC at ts 0 */
     bool is_recording, by_order, unreadable;
     bool coarse;             /* its times are whole microseconds */
-    bool has_ranks;          /* processes of its recording are other ranks: it is read without them */
     bool is_worker;          /* of a process that a rank started */
     bool stepless;           /* it has no numbered steps, as others have */
     uint64_t parent;         /* pid; 0: unknown */
@@ -100,6 +99,7 @@ typedef struct mtp__rank {
     mtp__clock_sample *ties; /* owned */
     uint32_t call_count, call_room, step_count, op_count, op_room, tie_count, tie_room;
     uint32_t section;   /* of a job's file; MTP__NONE: a file of its own */
+    int64_t part;       /* of a recording that has several ranks beside it: this rank; -1: the whole file */
     uint32_t *compared; /* owned: by step, its number among those that are compared; MTP__NO_STEP */
     uint64_t last;
 } mtp__rank;
@@ -132,9 +132,9 @@ const char *mtp__ranks_keep(mtp_ranks *r, const char *text); /* as long as r liv
 bool mtp__ranks_note(mtp_ranks *r, mtp__words *w);
 
 /* files.c: adds what the path names to r->list, with the file's name only. */
+/* Of a recording with others beside it, or a folder of them; NULL: they are of fewer than two. Owned by the caller. */
+mtp_status mtp__recording_ranks(const char *path, int64_t **ranks, uint32_t *count);
 mtp_status mtp__ranks_files(mtp_ranks *r, const char *path);
-/* Adds the recordings of the processes of the file `index`. */
-mtp_status mtp__ranks_processes(mtp_ranks *r, uint32_t index);
 
 /* rank.c: reads one. A file that cannot be read gets a problem. MTP_E_NOMEM. Several threads, one each. */
 mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory);

@@ -1,8 +1,9 @@
-/* analyze/ranks/table.c - the table of ranks in a job's file, for those who want to know what is in it. */
+/* analyze/ranks/table.c - which ranks a file has: the table in a job's file, or the recordings of mtprof run. */
 #include <stdlib.h>
 #include "analyze/ranks/ranks.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "trace/join/join.h"
 #include "trace/json/text.h"
 
 /* Texts of a row, one after the other; "" where there is none. */
@@ -66,4 +67,31 @@ mtp_status mtp_job_ranks(const char *path, bool (*each)(void *user, const mtp_ra
     else
         MTP_NOTE("%s", path);
     return good ? status : MTP_FAIL(MTP_E_NOMEM, "the table of ranks");
+}
+
+mtp_status mtp__recording_ranks(const char *path, int64_t **ranks, uint32_t *count)
+{
+    mtp__files files;
+    *ranks = NULL;
+    *count = 0;
+    mtp_status status = mtp__files_of(path, &files);
+    if (status == MTP_OK && files.is_spool && files.count > 1)
+        status = mtp__join_ranks(&files, ranks, count);
+    mtp__files_fini(&files);
+    return status;
+}
+
+mtp_status mtp_recording_ranks(const char *path, bool (*each)(void *user, int64_t rank), void *user)
+{
+    int64_t *ranks;
+    uint32_t count;
+    if (path == NULL || each == NULL)
+        return MTP_FAIL(MTP_E_ARG, "path or each is NULL");
+    mtp_status status = mtp__recording_ranks(path, &ranks, &count);
+    for (uint32_t i = 0; status == MTP_OK && i < count && each(user, ranks[i]);)
+        i++;
+    mtp__free(ranks);
+    if (status != MTP_OK)
+        MTP_NOTE("%s", path);
+    return status;
 }

@@ -237,6 +237,13 @@ static void tell_report(const char *report)
         fprintf(stderr, "report   %s (%.1f MB; opens in a browser)\n", report, (double)st.st_size / 1e6);
 }
 
+static bool count_rank(void *user, int64_t rank)
+{
+    (void)rank;
+    ++*(size_t *)user;
+    return true;
+}
+
 static void tell_files(const run_options *o, const run_place *place, const found *f, bool of_python,
                        const char *report)
 {
@@ -245,7 +252,7 @@ static void tell_files(const run_options *o, const run_place *place, const found
     const char *out = place->shown;
     double size = stat(out, &st) == 0 ? (double)st.st_size / 1e6 : 0;
     bool is_spool = cli_ends(out, ".mtp"), steps = false, memory = false;
-    size_t others = is_spool ? f->count - 1 : 0;
+    size_t others = is_spool ? f->count - 1 : 0, ranks = 0;
     fprintf(stderr, "written  %s (%.1f MB)", out, size);
     if (others > 0)
         fprintf(stderr, " and %s.workers/ (%zu more process%s, %.1f MB)", out, others,
@@ -271,6 +278,12 @@ static void tell_files(const run_options *o, const run_place *place, const found
     if (memory) {
         fputs("         ", stderr);
         tell_command("memory", out, "   # over time, and what was alive at the peak");
+    }
+    if (others > 0)
+        mtp_recording_ranks(out, count_rank, &ranks);
+    if (ranks > 0) {
+        fputs("         ", stderr);
+        tell_command("ranks", out, "   # which rank is late, and why");
     }
     if (!is_spool)
         return;

@@ -42,6 +42,11 @@ static mtp_status add(mtp__files *f, const char *path, const struct stat *st)
     return MTP_OK;
 }
 
+mtp_status mtp__files_add(mtp__files *f, const char *path)
+{
+    return add(f, path, NULL);
+}
+
 /* NAME.mtp; or of a forked child that a C program's profile followed: NAME.mtp.123 */
 static bool is_spool_name(const char *name)
 {

@@ -16,5 +16,6 @@ typedef struct mtp__files { /* {0} is empty */
 /* None: the path is a single file, or something that cannot be opened, which opening it will say. With
  * SPOOL.workers/ the spool comes first, whether it exists or not. MTP_E_FORMAT: a folder without recordings. */
 mtp_status mtp__files_of(const char *path, mtp__files *out);
+mtp_status mtp__files_add(mtp__files *f, const char *path);
 void mtp__files_fini(mtp__files *f);
 #endif

@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 #include "trace/build.h"
-#include "trace/json/member.h"
+#include "trace/facts.h"
 #include "trace/open.h"
 #include "trace/records/from_records.h"
 
@@ -26,6 +26,7 @@ typedef struct join {
     uint32_t metadata_count;
     uint64_t correlations, tensors; /* the highest numbers used so far */
     mtp_trace_info sum;
+    bool of_several_ranks;
 } join;
 
 /* ---------------------------------------------------------------------------------------------- a glance */
@@ -44,6 +45,7 @@ static mtp_status glance(join *j, mtp__part *p)
     mtp__spool_report report;
     struct stat st;
     p->bytes = stat(p->path, &st) == 0 ? (uint64_t)st.st_size : 0;
+    p->rank = -1;
     t->pid = t->parent_pid = 0;
     t->command = 0;
     mtp_status status = mtp__trace_glance(t, p->path, &d, &report);
@@ -53,6 +55,7 @@ static mtp_status glance(join *j, mtp__part *p)
         p->command = t->command;
         memcpy(p->boot, d.boot, sizeof p->boot);
         p->clock = d.clock;
+        p->rank = d.rank;
         p->ticks_per_ns = d.ticks_per_ns;
         mtp__ticks_sort(&d.line);
         p->line = d.line;
@@ -135,6 +138,72 @@ static uint32_t first_readable(const join *j)
     return i;
 }
 
+/* Closes up; kept ones are at the beginning, in their order. */
+static void keep_first(join *j, uint32_t kept)
+{
+    for (uint32_t i = kept; i < j->count; i++)
+        mtp__ticks_fini(&j->part[i].line);
+    j->count = kept;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Ascending, each once; owned by the caller. */
+static int64_t *ranks_of(const join *j, uint32_t *count)
+{
+    uint32_t found = 0;
+    int64_t *rank = mtp__calloc((size_t)j->count + 1, sizeof *rank);
+    *count = 0;
+    if (rank == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < j->count; i++)
+        if (j->part[i].problem == 0 && j->part[i].rank >= 0)
+            rank[found++] = j->part[i].rank;
+    qsort(rank, found, sizeof *rank, by_number);
+    for (uint32_t i = 0; i < found; i++)
+        if (*count == 0 || rank[*count - 1] != rank[i])
+            rank[(*count)++] = rank[i];
+    return rank;
+}
+
+static mtp_status no_such_rank(const join *j, int64_t rank)
+{
+    char list[LABEL_ROOM] = "";
+    uint32_t count;
+    int64_t *known = ranks_of(j, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t n = strlen(list);
+        if (n + 24 < sizeof list)
+            snprintf(list + n, sizeof list - n, "%s%lld", i > 0 ? ", " : "", (long long)known[i]);
+    }
+    mtp__free(known);
+    return count == 0 ? MTP_FAIL(MTP_E_ARG, "these recordings are not of ranks of a job")
+                      : MTP_FAIL(MTP_E_ARG, "there is no rank %lld in it, but %s", (long long)rank, list);
+}
+
+/* Only the recordings of one rank: its processes inherit its number. *first: the first one is among them. */
+static mtp_status choose_rank(join *j, int64_t rank, bool *first)
+{
+    uint32_t kept = 0;
+    *first = j->count > 0 && j->part[0].problem == 0 && j->part[0].rank == rank;
+    for (uint32_t i = 0; i < j->count; i++) {
+        mtp__part *p = &j->part[i];
+        if (p->problem != 0 || p->rank != rank)
+            continue;
+        mtp__part moved = *p;
+        *p = j->part[kept];
+        j->part[kept++] = moved;
+    }
+    if (kept == 0)
+        return no_such_rank(j, rank);
+    keep_first(j, kept);
+    return MTP_OK;
+}
+
 /* Only the recordings of one process. */
 static mtp_status choose(join *j, uint64_t process)
 {
@@ -157,9 +226,8 @@ static mtp_status choose(join *j, uint64_t process)
     if (process != 0 && kept == 0)
         return MTP_FAIL(MTP_E_ARG, "no recording of process %llu; there are those of %s",
                         (unsigned long long)process, pids);
-    for (uint32_t i = kept; i < j->count && process != 0; i++)
-        mtp__ticks_fini(&j->part[i].line);
-    j->count = process != 0 ? kept : j->count;
+    if (process != 0)
+        keep_first(j, kept);
     return MTP_OK;
 }
 
@@ -176,11 +244,21 @@ static mtp_status glance_at_all(join *j, const mtp__files *files, const mtp_open
         bytes += j->part[i].bytes;
         mtp__budget_fit(bytes);
     }
+    bool named = !files->in_folder;
     if (status == MTP_OK)
         status = find_copies(j);
+    if (status == MTP_OK && options->by_rank)
+        status = choose_rank(j, options->rank, &named);
     if (status == MTP_OK) {
-        put_in_order(j, !files->in_folder);
+        put_in_order(j, named && !files->in_folder);
         status = choose(j, options->process);
+    }
+    if (status == MTP_OK) {
+        uint32_t ranks;
+        int64_t *rank = ranks_of(j, &ranks);
+        j->of_several_ranks = ranks > 1;
+        status = rank != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u recordings", j->count);
+        mtp__free(rank);
     }
     return status;
 }
@@ -367,15 +445,7 @@ static void shift_ids(join *j, uint32_t part)
     j->tensors = most > j->tensors ? most : j->tensors;
 }
 
-static int64_t rank_in(const mtp_trace *t, const mtp__meta *m)
-{
-    int64_t rank = -1;
-    if (m->key == mtp__trace_find_text(t, "distributedInfo"))
-        mtp__member_whole(mtp__trace_get_text(t, m->json), "rank", &rank);
-    return rank;
-}
-
-/* The main process's metadata hold; others only add keys that it has not. */
+/* The main process's metadata hold; others only add keys that it has not. Several ranks are none as a whole. */
 static void merge_metadata(join *j)
 {
     mtp_trace *t = j->t;
@@ -384,13 +454,15 @@ static void merge_metadata(join *j)
     t->metadata = j->metadata;
     t->metadata_count = j->metadata_count;
     for (uint32_t i = 0; i < own_count; i++) {
-        bool had = false;
-        for (uint32_t k = 0; k < t->metadata_count && !had; k++) {
-            had = t->metadata[k].key == own[i].key;
-            t->several_ranks |= had && rank_in(t, &t->metadata[k]) != rank_in(t, &own[i]);
-        }
-        if (!had)
+        uint32_t k = 0;
+        if (j->of_several_ranks && MTP__EQUALS(mtp__trace_get_text(t, own[i].key), "distributedInfo"))
+            continue;
+        while (k < t->metadata_count && t->metadata[k].key != own[i].key)
+            k++;
+        if (k == t->metadata_count)
             mtp__list_add(t, LIST(t, metadata), &own[i]);
+        else if (k >= j->metadata_count) /* set twice: the last one holds */
+            t->metadata[k] = own[i];
     }
     mtp__free(own);
     j->metadata = NULL;
@@ -540,4 +612,66 @@ mtp_status mtp__join_open(const mtp__files *files, const mtp_open_options *optio
     status = mtp__trace_finish(j.t);
     *out = status == MTP_OK ? j.t : NULL;
     return status;
+}
+
+/* ------------------------------------------------------------------------------------------------- ranks */
+
+typedef mtp_status glancer(const join *j, void *out);
+
+static mtp_status with_glances(const mtp__files *files, const mtp_open_options *options, glancer *use,
+                               void *out)
+{
+    join j = {.sum = MTP_TRACE_INFO_INIT};
+    mtp_status status = mtp__trace_create(&j.t);
+    if (status == MTP_OK)
+        status = glance_at_all(&j, files, options);
+    if (status == MTP_OK)
+        status = use(&j, out);
+    fini(&j);
+    mtp_trace_destroy(j.t);
+    return status;
+}
+
+typedef struct rank_list {
+    int64_t *rank;
+    uint32_t count;
+} rank_list;
+
+static mtp_status take_ranks(const join *j, void *out)
+{
+    rank_list *list = out;
+    list->rank = ranks_of(j, &list->count);
+    return list->rank != NULL ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%u recordings", j->count);
+}
+
+mtp_status mtp__join_ranks(const mtp__files *files, int64_t **ranks, uint32_t *count)
+{
+    const mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    rank_list list = {0};
+    mtp_status status = with_glances(files, &options, take_ranks, &list);
+    if (list.count < 2) {
+        mtp__free(list.rank);
+        list = (rank_list){0};
+    }
+    *ranks = list.rank;
+    *count = list.count;
+    return status;
+}
+
+static mtp_status take_files(const join *j, void *out)
+{
+    mtp__files *files = out;
+    mtp_status status = MTP_OK;
+    for (uint32_t i = 0; i < j->count && status == MTP_OK; i++)
+        status = mtp__files_add(files, j->part[i].path);
+    return status;
+}
+
+mtp_status mtp__join_files_of_rank(const mtp__files *files, int64_t rank, mtp__files *out)
+{
+    mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
+    options.by_rank = true;
+    options.rank = rank;
+    *out = (mtp__files){.is_spool = true};
+    return with_glances(files, &options, take_files, out);
 }

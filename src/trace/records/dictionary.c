@@ -9,6 +9,7 @@
 #include "base/json_check.h"
 #include "base/os.h"
 #include "trace/build.h"
+#include "trace/json/member.h"
 #include "trace/shape_text.h"
 
 #define ID_NEAR (1u << 20) /* a damaged file must not make us allocate by its numbers */
@@ -118,13 +119,26 @@ static void define_thread(mtp__dictionary *d, uint32_t stream, uint32_t tid, uin
     d->streams = list;
 }
 
+/* A program that is not distributed is rank 0 of 1. */
+static int64_t rank_of(mtp_text info)
+{
+    int64_t rank = -1, world = 0;
+    mtp__member_whole(info, "world_size", &world);
+    return world != 1 && mtp__member_whole(info, "rank", &rank) && rank >= 0 ? rank : -1;
+}
+
 static void define_metadata(mtp__dictionary *d, uint32_t id, const char *blob, size_t length)
 {
     const char *nul = length > 1 ? memchr(blob + 1, 0, length - 1) : NULL;
-    if (!d->second_pass || id <= d->metadata_seen || nul == NULL)
+    if (nul == NULL || id <= d->metadata_seen || (!d->second_pass && !d->glance))
         return;
     d->metadata_seen = id;
     size_t key = (size_t)(nul - blob - 1), value = length - key - 2;
+    if (d->glance) {
+        if (strcmp(blob + 1, "distributedInfo") == 0)
+            d->rank = rank_of((mtp_text){nul + 1, value});
+        return;
+    }
     if (blob[0] == 'j')
         mtp__trace_add_meta(d->trace, blob + 1, key, nul + 1, value);
     else
@@ -289,7 +303,7 @@ static void read_one(mtp__dictionary *d, unsigned kind, const uint64_t *w, uint3
         read_ledger(d->trace, w, count);
         break;
     default:
-        if (!d->glance || kind == MTP__CONTROL_PROCESS)
+        if (!d->glance || kind == MTP__CONTROL_PROCESS || kind == MTP__CONTROL_METADATA)
             read_blob(d, kind, w, count);
     }
 }

@@ -44,7 +44,8 @@ typedef struct mtp__placing {
 typedef struct mtp__dictionary {
     mtp_trace *trace;
     const mtp__placing *placing; /* borrowed; NULL: it is the whole trace */
-    bool glance;                 /* only the process and the clock are wanted */
+    bool glance;                 /* only the process, its rank and the clock are wanted */
+    int64_t rank;                /* after a glance: in a job of several; -1: of none, or unknown */
     uint64_t boot[2];            /* of the kernel; 0: unknown */
     uint64_t clock;              /* MTP__CLOCK_* */
     mtp__id_list names, session_names, shapes, frames, stacks, texts;

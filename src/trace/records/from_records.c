@@ -382,7 +382,7 @@ static mtp_status on_control(void *user, const mtp__chunk *chunk, const uint64_t
 mtp_status mtp__trace_glance(mtp_trace *trace, const char *path, mtp__dictionary *out,
                              mtp__spool_report *report)
 {
-    *out = (mtp__dictionary){.trace = trace, .glance = true};
+    *out = (mtp__dictionary){.trace = trace, .glance = true, .rank = -1};
     mtp_status status = mtp__spool_visit_control(path, on_control, out, report);
     if (status == MTP_OK)
         mtp__dictionary_complete(out, &report->header);
