@@ -32,9 +32,16 @@ bool mtp__rank_kernel_is_compute(mtp_text name)
 }
 
 /* "MPI_Ireduce" begins a reduction, and does not wait for it. "MPI_Init" is no such call, and no communication. */
-static bool is_started_only(mtp_text name)
+bool mtp__rank_is_started_only(mtp_text name)
 {
     return BEGINS(name, "MPI_I") && name.length > 5 && mtp__is_lower(name.bytes[5]);
+}
+
+/* "MPI_Send_init" and "MPI_Reduce_local" reach no other rank. */
+static bool is_local(mtp_text name)
+{
+    return BEGINS(name, "MPI_") && (memmem(name.bytes, name.length, "_init", 5) != NULL ||
+                                    memmem(name.bytes, name.length, "_local", 6) != NULL);
 }
 
 mtp__comm mtp__rank_comm(mtp_text name)
@@ -46,15 +53,15 @@ mtp__comm mtp__rank_comm(mtp_text name)
     };
     char letters[64];
     size_t n = 0;
-    if (is_started_only(name))
+    if (is_local(name))
         return MTP__COMM_OTHER;
     for (size_t i = 0; i < name.length && n + 1 < sizeof letters; i++)
         if (mtp__is_word(name.bytes[i]) && name.bytes[i] != '_')
             letters[n++] = mtp__lower(name.bytes[i]);
     letters[n] = 0;
     for (int k = 0; k < MTP__COMM_OTHER; k++)
-        if (strstr(letters, spelling[k]) != NULL)
-            return (mtp__comm)k;
+        if (strstr(letters, spelling[k]) != NULL) /* of what is only started, messages count */
+            return k < MTP__COMM_SENDRECV && mtp__rank_is_started_only(name) ? MTP__COMM_OTHER : (mtp__comm)k;
     return MTP__COMM_OTHER;
 }
 
@@ -115,15 +122,18 @@ static bool identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
     row->host = keep_text(r, who.host);
     mtp__who_fini(&who);
     row->pid = t->pid;
+    k->parent = t->parent_pid;
     row->spans = t->span_count;
     k->base = t->base_ns;
     k->zero = t->zero_ns;
     k->is_recording = mtp__is_recording(t);
     memcpy(k->boot, t->boot, sizeof k->boot);
     int64_t first = t->first_ns, last = t->last_ns;
+    k->coarse = t->span_count > 0;
     for (uint32_t i = 0; i < t->span_count; i++) { /* not the marks, which may come long after the program */
         first = i == 0 || t->start[i] < first ? t->start[i] : first;
         last = i == 0 || t->end[i] > last ? t->end[i] : last;
+        k->coarse = k->coarse && t->start[i] % 1000 == 0 && t->end[i] % 1000 == 0;
     }
     row->first_ns = (int64_t)((uint64_t)first + (uint64_t)k->base);
     row->last_ns = (int64_t)((uint64_t)last + (uint64_t)k->base);
@@ -204,6 +214,13 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     mtp_status status = mtp__rank_open(k, &options, false, &t);
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
+        k->unreadable = true;
+    } else if (status == MTP_OK && t->span_count == 0) {
+        k->row.problem = "it has no events";
+        k->unreadable = true;
+    } else if (status == MTP_OK && mtp__trace_metadata(t, "mtprof.clocks").length > 0) {
+        k->row.problem =
+            "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";
         k->unreadable = true;
     } else if (status == MTP_OK) {
         status = take(r, k, t);
