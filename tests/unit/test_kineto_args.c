@@ -40,6 +40,25 @@ static void args_may_come_before_everything_else(void **state)
     mtp_trace_destroy(t);
 }
 
+/* "correlation": -1 is Kineto's for none. It was read as 1, and tied a launch to another's kernel. */
+static void ids_that_are_not_ids_are_none(void **state)
+{
+    (void)state;
+    mtp_trace *t = read_list(
+        "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"a\",\"ts\":1,\"dur\":1,\"args\":{"
+        "\"correlation\":-1,\"External id\":1.5,\"stream\":\"x\"}},"
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":3,\"dur\":1,\"args\":{"
+        "\"correlation\":1,\"stream\":7}}");
+    assert_string_equal(args_of(t, "a"), "\"correlation\": -1, \"External id\": 1.5, \"stream\": \"x\"");
+    for (uint32_t i = 0; i < t->span_count; i++) {
+        const mtp__detail *d = mtp__trace_detail(t, i);
+        bool is_kernel = t->category[i] == MTP__CATEGORY_KERNEL;
+        assert_true(d->correlation == (is_kernel ? 1 : 0) && (is_kernel || d->external_id == 0));
+        assert_true(t->launcher == NULL || t->launcher[i] == MTP__NONE);
+    }
+    mtp_trace_destroy(t);
+}
+
 static void of_an_arg_that_is_there_twice_the_later_counts(void **state)
 {
     (void)state;
@@ -307,6 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(args_without_a_place_in_the_model_are_kept_as_text),
         TEST(args_may_come_before_everything_else),
+        TEST(ids_that_are_not_ids_are_none),
         TEST(of_an_arg_that_is_there_twice_the_later_counts),
         TEST(shapes_are_spelled_as_kineto_spells_them_and_kept_once),
         TEST(stacks_are_kept_frame_by_frame_innermost_first_in_the_file),

@@ -96,14 +96,20 @@ bool mtp__decimal_signed_slow(const mtp__decimal *d, int64_t *out)
 {
     uint64_t n;
     bool exact, fits = magnitude(d, 0, (uint64_t)INT64_MAX + d->negative, &n, &exact);
+    if (!fits || !exact)
+        return false;
     *out = d->negative ? (int64_t)(0 - n) : (int64_t)n;
-    return fits && exact;
+    return true;
 }
 
 bool mtp__decimal_unsigned_slow(const mtp__decimal *d, uint64_t *out)
 {
-    bool exact, fits = magnitude(d, 0, UINT64_MAX, out, &exact);
-    return fits && exact && (!d->negative || *out == 0);
+    uint64_t n;
+    bool exact, fits = magnitude(d, 0, UINT64_MAX, &n, &exact);
+    if (!fits || !exact || (d->negative && n != 0))
+        return false;
+    *out = n;
+    return true;
 }
 
 /* Exact for up to 15 digits and small powers, else accurate to about one unit in the last place. Not strtod,
