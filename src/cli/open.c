@@ -19,6 +19,11 @@ bool cli_has_chosen_rank(void)
     return rank >= 0;
 }
 
+int64_t cli_chosen_rank(void)
+{
+    return rank;
+}
+
 bool cli_choose_process(const char *text)
 {
     char *end;
@@ -152,15 +157,15 @@ static mtp_status choose_part(mtp_trace **trace)
     return status;
 }
 
-static mtp_trace *open_trace(const char *path, bool count_only, int *code)
+static mtp_trace *open_trace(const char *path, bool count_only, int64_t of_rank, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     mtp_trace *trace = NULL;
     options.progress = show_progress;
     options.count_only = count_only;
     options.process = wanted;
-    options.by_rank = rank >= 0;
-    options.rank = rank;
+    options.by_rank = of_rank >= 0;
+    options.rank = of_rank;
     if (strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
         fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
     mtp_status status = mtp_trace_open(path, &options, &trace);
@@ -177,10 +182,15 @@ static mtp_trace *open_trace(const char *path, bool count_only, int *code)
 
 mtp_trace *cli_open(const char *path, int *code)
 {
-    return open_trace(path, false, code);
+    return open_trace(path, false, rank, code);
+}
+
+mtp_trace *cli_open_rank(const char *path, int64_t of_rank, int *code)
+{
+    return open_trace(path, false, of_rank, code);
 }
 
 mtp_trace *cli_open_counted(const char *path, int *code)
 {
-    return open_trace(path, true, code);
+    return open_trace(path, true, rank, code);
 }
