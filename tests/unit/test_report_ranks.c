@@ -38,7 +38,8 @@ static mtp_ranks *make_ranks(uint32_t ranks, uint32_t steps)
     r->count = r->used = ranks;
     for (uint32_t k = 0; k < ranks; k++) {
         mtp__rank *one = &r->list[k];
-        one->row = (mtp_rank_row){.file = "job.mtp", .host = "h", .job = "j", .backend = "nccl", .problem = ""};
+        one->row =
+            (mtp_rank_row){.file = "job.mtp", .host = "h", .job = "j", .backend = "nccl", .problem = ""};
         one->row.rank = k;
         one->step_count = steps;
         one->steps = mtp__calloc(steps, sizeof *one->steps);
@@ -56,13 +57,18 @@ static mtp_trace *make_trace(void)
     return made_end(t);
 }
 
-static mtp_status write_page(const mtp_ranks *ranks, const char *only, collected *out)
+static mtp_status write_page_of(mtp_trace *t, const mtp_ranks *ranks, const char *only, collected *out)
 {
-    mtp_trace *t = make_trace();
     mtp_report_options options = MTP_REPORT_OPTIONS_INIT;
     options.ranks = ranks;
     options.only = only;
-    mtp_status status = mtp_report_write((const mtp_trace *const *)&t, 1, &options, collect, out);
+    return mtp_report_write((const mtp_trace *const *)&t, 1, &options, collect, out);
+}
+
+static mtp_status write_page(const mtp_ranks *ranks, const char *only, collected *out)
+{
+    mtp_trace *t = make_trace();
+    mtp_status status = write_page_of(t, ranks, only, out);
     mtp_trace_destroy(t);
     return status;
 }
@@ -124,15 +130,21 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     mtp_ranks *ranks = make_ranks(2, 3);
-    unsigned nth = 1, fired = 1;
-    while (fired > 0) {
+    mtp_trace *t = make_trace();
+    collected whole = {0};
+    int nth = 1, fired;
+    assert_ok(write_page_of(t, ranks, NULL, &whole));
+    do {
         collected out = {0};
         mtp__fault_plan(1u << MTP__FAULT_ALLOC, nth++, false);
-        mtp_status status = write_page(ranks, NULL, &out);
+        mtp_status status = write_page_of(t, ranks, NULL, &out);
         fired = mtp__fault_stop();
         assert_true(status == MTP_OK || status == MTP_E_NOMEM);
+        assert_true(status == MTP_E_NOMEM || out.length == whole.length);
         collected_free(&out);
-    }
+    } while (fired > 0);
+    collected_free(&whole);
+    mtp_trace_destroy(t);
     mtp_ranks_destroy(ranks);
 }
 

@@ -30,7 +30,7 @@ class Ranks {
     const ties = ["communication calls", "measured", "same machine"].find((by) => others.some((row) => row.clock.by === by)), usual = [...ranks.map((row) => row.per_step.wall_us)].sort((a, b) => a - b)[ranks.length >> 1];
     const by = { "communication calls": "tied by communication calls", measured: "tied by measurements while recording", "same machine": "one machine's" }[ties] ?? "tied by the time of day only";
     const proved = known.length === 0 ? ", with an unknown error" : (Math.max(...known) > 0 ? ", proved to " + time(Math.max(...known)) : "") + (known.length < errors.length ? ", some with an unknown error" : "");
-    return plural(ranks.length, "rank") + (ranks[0].backend ? " (" + ranks[0].backend + ")" : "") + (hosts > 1 ? " on " + plural(hosts, "host") : "") + (steps.length > 0 && steps[0] >= 0 ? ", " + plural(steps.length, "step") + " of " : ", ") + microseconds(usual) + ". Clocks are " + by + proved + ".";
+    return plural(ranks.length, "rank") + (ranks[0].backend ? " (" + ranks[0].backend + ")" : "") + (hosts > 1 ? " on " + plural(hosts, "host") : "") + (steps.length > 0 && steps[0] >= 0 ? ", " + plural(steps.length, "step") + " of " : ", ") + (steps.length > 0 ? microseconds(usual) : "no step in common") + ". Clocks are " + by + proved + ".";
   }
 
   findings() {
@@ -77,9 +77,11 @@ class Ranks {
     this.facts = el("div");
     this.cutNote = el("span");
     const nothing = el("p", { className: "note" }, this.started ? "Not known: these traces do not say when ranks entered a call." : "No rank entered a call after the others.");
-    this.root.append(el("div", { className: "ranks-two" },
-      el("div", {}, el("h2", {}, "How late each rank is"), isLate ? chart(this.map, this.scale) : nothing),
-      el("div", {}, el("div", { className: "tools" }, this.barsTitle, el("span", { className: "grow" }), this.back), chart(this.bars), this.legend())), this.cell,
+    const two = el("div", { className: "ranks-two" },
+      el("div", {}, el("div", { className: "tools" }, el("h2", {}, "How late each rank is")), isLate ? chart(this.map, this.scale) : nothing),
+      el("div", {}, el("div", { className: "tools" }, this.barsTitle, el("span", { className: "grow" }), this.back), chart(this.bars), this.legend()));
+    two.style.setProperty("--map", isLate && this.ranks.steps.length * STEP_WIDE < 700 ? Math.max(440, this.ranks.steps.length * STEP_WIDE + RANK_LEFT + 8) + "px" : "3fr");
+    this.root.append(two, this.cell,
     el("div", { className: "tools" }, this.rankTitle, el("span", { className: "grow" }), this.chooser), chart(this.line, el("figcaption", { className: "legend" }, el("span", {}, el("i", { className: "of-rank" }), this.rankName = el("span")), el("span", {}, el("i", { className: "of-median" }), "the median rank"),
       this.ranks.numbers.length > 2 && el("span", {}, el("i", { className: "of-all" }), "all ranks, from the least to the most"), this.cutNote)), this.facts);
     this.listen(isLate);
@@ -202,7 +204,7 @@ class Ranks {
   aboutRank(rank, step) {
     const row = this.ranks.ranks[rank], t = rankTimes(this.ranks, rank, step), isShown = this.shown.includes(rank), error = row.clock.error_ns === null ? ", with an unknown error" : row.clock.error_ns > 0 ? ", proved to " + time(row.clock.error_ns) : "";
     const isOwn = this.ranks.ranks.every((other) => other === row || other.file !== row.file), command = "mtprof report " + (isOwn ? "" : "--rank " + row.rank + " ") + row.file;
-    return [list([[step >= 0 ? "In " + this.stepName(step) : "Mean step", RANK_MEASURES.map(([key, title]) => title + " " + microseconds(t[key] / 1e3)).join(", ")], row.matched > 0 && ["Last to enter", grouped(row.last) + " of " + plural(row.matched, "call") + " that were found on other ranks"],
+    return [list([[step >= 0 || this.ranks.steps.length === 1 ? "In " + this.stepName(Math.max(0, step)) : "Mean step", RANK_MEASURES.map(([key, title]) => title + " " + microseconds(t[key] / 1e3)).join(", ")], row.matched > 0 && ["Last to enter", grouped(row.last) + " of " + plural(row.matched, "call") + " that were found on other ranks"],
       row.overlap !== null && ["Overlap", percent(row.overlap) + " of all communication runs beside computation"], row.only_started && ["Communication", "only what the host enqueued is in the trace, not when it ran"], row.compute_assumed && ["Compute", "no operators were recorded: all that is not communication"],
       ["Clock", row.clock.by === "reference" ? "the reference" : time(row.clock.offset_ns) + " (" + row.clock.by + error + ")"], ["File", row.file]].filter(Boolean)),
     isShown ? el("div", { className: "tools" }, el("button", { className: "small", onclick: () => this.openTimeline(rank, step) }, step >= 0 && this.ranks.steps[step] >= 0 ? "Its " + this.stepName(step) + " in the timeline" : "Its timeline"), traces.length > 1 && el("button", { className: "small", onclick: () => openPage("compare") }, "Rank " + this.ranks.numbers[this.shown[0]] + " compared with rank " + this.ranks.numbers[this.shown[1]]))

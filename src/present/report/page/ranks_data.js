@@ -4,7 +4,7 @@
 const RANK_PARTS = [
   ["compute", "compute", "#88b4e0", (t) => Math.max(0, t.compute - t.hidden)],
   ["hidden", "compute, and communication that it hides", "#4f86b8", (t) => Math.min(t.compute, t.hidden)],
-  ["copies", "copies", "#c3b4e4", (t) => t.copies],
+  ["copies", "copies", "#4d4170", (t) => t.copies],
   ["waiting", "waiting for later ranks", "#d0674f", (t) => t.waiting],
   ["transfer", "transfer", "#f0c75c", (t) => t.transfer],
   ["idle", "idle", "#b9bec8", (t) => t.idle]];
@@ -84,11 +84,13 @@ function rankLine(ranks, measure, rank) {
   return Float64Array.from(steps, (_, step) => times[measure][of[rank * steps.length + step]]);
 }
 
-/** What the darkest colour of the map stands for: the latest of all cells, but of the steps that are far worse than the others, if they are few, not. */
+const LATE_LEAST = .05; // of a step: what is less is never dark
+
+/** What the darkest colour of the map stands for: the latest of all cells; if a few steps are far worse than all others, the latest of those others. */
 function lateTop(ranks) {
   if (ranks.lists.has("top")) return ranks.lists.get("top");
-  const worst = [...rankSpread(ranks, "late").most].sort((a, b) => b - a), most = worst[0] ?? 0, usual = worst[Math.min(worst.length - 1, Math.max(1, Math.floor(worst.length / 50)))] ?? 0;
-  const found = worst.length >= 5 && usual > 0 && most > 4 * usual ? { top: usual, most, isCut: true } : { top: most, most, isCut: false };
+  const worst = [...rankSpread(ranks, "late").most].sort((a, b) => b - a), most = worst[0] ?? 0, floor = LATE_LEAST * median(ranks.means.map((t) => t.wall)), usual = Math.max(floor, worst[Math.min(worst.length - 1, Math.max(1, Math.floor(worst.length / 50)))] ?? 0);
+  const isCut = worst.length >= 5 && most > 4 * usual, found = { top: isCut ? usual : Math.max(floor, most), most, isCut };
   ranks.lists.set("top", found);
   return found;
 }

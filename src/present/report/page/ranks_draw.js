@@ -2,6 +2,7 @@
 // Whatever the numbers, a chart has at most as many cells as pixels: each shows the worst, or the mean, of what falls on it.
 
 const RANK_LEFT = 52, RANK_TOP = 20, RANK_BOTTOM = 24, RANK_ROWS = 512, STEP_WIDE = 110; // pixels, pixels, pixels, rows, pixels
+const ROUND_COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 const LATE_LIGHT = ["#f1f2f4", "#fbd9b0", "#ee9c55", "#c8502f", "#6d1523"], LATE_DARK = ["#262a32", "#5a3620", "#a8562a", "#ec9c4a", "#fff0b8"]; // by brightness alone, too
 
 const isDarkTheme = () => parseInt(theme().back.slice(1, 3), 16) < 128;
@@ -48,8 +49,8 @@ function drawRankNames(context, plot, numbersOf, { rank, straggler }) {
   };
   context.textAlign = "right";
   context.fillStyle = shown.dim;
-  context.fillText("rank", plot.x - 6, RANK_TOP - 10);
-  const step = every <= 2 ? every : Math.ceil(every / 5) * 5;
+  context.fillText("rank", plot.x - 6, RANK_TOP - 13);
+  const step = ROUND_COUNTS.find((one) => one >= every) ?? every;
   for (let index = 0; index < numbersOf.length; index += step) if (!marked.includes(index) && free(index)) name(index, shown.dim);
   marked.forEach((index, i) => { if (i === 0 || Math.abs(at(marked[0]) - at(index)) >= 13) name(index, index === straggler ? shown.warn : shown.accent, index === straggler); });
   if (rank >= 0) {
@@ -61,7 +62,7 @@ function drawRankNames(context, plot, numbersOf, { rank, straggler }) {
 }
 
 function drawStepNames(context, plot, steps, wide) {
-  const every = Math.max(1, Math.ceil(46 / wide)), step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].find((one) => one >= every) ?? every, y = plot.y + plot.height + 12;
+  const every = Math.max(1, Math.ceil(46 / wide)), step = ROUND_COUNTS.find((one) => one >= every) ?? every, y = plot.y + plot.height + 12;
   context.fillStyle = theme().dim;
   if (steps[0] < 0) {
     context.fillText("the whole trace", plot.x, y);
@@ -98,8 +99,9 @@ function drawLate(canvas, ranks, view) {
   context.imageSmoothingEnabled = false;
   context.drawImage(small, plot.x, plot.y, plot.width, plot.height);
   context.fillStyle = shown.back;
-  if (tall >= 6) for (let row = 1; row < rows; row++) context.fillRect(plot.x, plot.y + row * tall - .5, plot.width, 1);
-  if (wide >= 6) for (let step = 1; step < steps.length; step++) context.fillRect(plot.x + step * wide - .5, plot.y, 1, plot.height);
+  const hasGaps = tall >= 6 && wide >= 6;
+  for (let row = 1; row < rows && hasGaps; row++) context.fillRect(plot.x, plot.y + row * tall - .5, plot.width, 1);
+  for (let step = 1; step < steps.length && hasGaps; step++) context.fillRect(plot.x + step * wide - .5, plot.y, 1, plot.height);
   const box = (rank, step) => [plot.x + step * wide, plot.y + Math.floor(rank / per) * tall, Math.max(2, wide), Math.max(2, tall)];
   drawRankNames(context, plot, ranks.numbers, view);
   drawStepNames(context, plot, steps, wide);
@@ -109,10 +111,12 @@ function drawLate(canvas, ranks, view) {
   return {
     box, wide,
     hit: (x, y) => {
-      const column = Math.floor((x - plot.x) / plot.width * columns), row = Math.floor((y - plot.y) / tall);
-      if (column < 0 || column >= columns || row < 0 || row >= rows) return null;
-      const cell = worst(column, row), from = first(column), to = Math.max(from, first(column + 1) - 1);
-      return { rank: Math.floor(cell / steps.length), step: cell % steps.length, isOne: per === 1 && from === to };
+      // rows of a pixel or two cannot be pointed at: the worst cell near the mouse is meant
+      const column = Math.floor((x - plot.x) / plot.width * columns), row = Math.floor((y - plot.y) / tall), reach = tall < 4 ? Math.ceil(2 / tall) : 0, found = [];
+      for (let r = Math.max(0, row - reach); r <= Math.min(rows - 1, row + reach) && column >= 0 && column < columns; r++) found.push(worst(column, r));
+      if (found.length === 0) return null;
+      const cell = found.reduce((best, one) => late[of[one]] > late[of[best]] ? one : best), from = first(column), to = Math.max(from, first(column + 1) - 1);
+      return { rank: Math.floor(cell / steps.length), step: cell % steps.length, isOne: per === 1 && reach === 0 && from === to };
     } };
 }
 
