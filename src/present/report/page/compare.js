@@ -28,7 +28,7 @@ async function comparePage(traces, root, { diff, words }) {
   fill();
   root.append(el("div", { className: "tools", style: { marginTop: "14px" } }, toggle), el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
     [["Name", "name"], ["Verdict"], ["A call" + first], [second], ["Change"], ["Between"], ["Calls" + first], [second], [hasSteps ? "Own time per step" : "Own time"]].map(([text, name]) => el("th", { className: name }, text)))), body)),
-    Math.abs(work - 1) > .005 && el("p", { className: "note" }, "Without steps, the calls tell how much each trace did: the second did " + work.toFixed(2) + " times the work of the first, and its own times are scaled to as much."));
+    Math.abs(work - 1) > .005 ? el("p", { className: "note" }, "Without steps, the calls tell how much each trace did: the second did " + work.toFixed(2) + " times the work of the first, and its own times are scaled to as much.") : "");
 }
 
 /** The second trace's work as a multiple of the first's, which its calls are scaled by. */

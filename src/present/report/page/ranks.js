@@ -78,11 +78,11 @@ class Ranks {
     this.cutNote = el("span");
     const nothing = el("p", { className: "note" }, this.started ? "Not known: these traces do not say when ranks entered a call." : "No rank entered a call after the others.");
     const two = el("div", { className: "ranks-two" },
-      el("div", {}, el("div", { className: "tools" }, el("h2", {}, "How late each rank is")), isLate ? chart(this.map, this.scale) : nothing),
-      el("div", {}, el("div", { className: "tools" }, this.barsTitle, el("span", { className: "grow" }), this.back), chart(this.bars), this.legend()));
-    two.style.setProperty("--map", isLate && this.ranks.steps.length * STEP_WIDE < 700 ? Math.max(440, this.ranks.steps.length * STEP_WIDE + RANK_LEFT + 8) + "px" : "3fr");
+      el("div", {}, el("div", { className: "ranks-head" }, el("h2", {}, "How late each rank is")), isLate ? chart(this.map, this.scale) : nothing),
+      el("div", {}, el("div", { className: "ranks-head" }, this.barsTitle, el("span", { className: "grow" }), this.back), chart(this.bars), this.legend()));
+    two.style.setProperty("--map", !isLate ? "1fr" : this.ranks.steps.length * STEP_WIDE < 700 ? Math.max(440, this.ranks.steps.length * STEP_WIDE + RANK_LEFT + 8) + "px" : "3fr");
     this.root.append(two, this.cell,
-    el("div", { className: "tools" }, this.rankTitle, el("span", { className: "grow" }), this.chooser), chart(this.line, el("figcaption", { className: "legend" }, el("span", {}, el("i", { className: "of-rank" }), this.rankName = el("span")), el("span", {}, el("i", { className: "of-median" }), "the median rank"),
+    el("div", { className: "ranks-head" }, this.rankTitle, el("span", { className: "grow" }), this.chooser), chart(this.line, el("figcaption", { className: "legend" }, el("span", {}, el("i", { className: "of-rank" }), this.rankName = el("span")), el("span", {}, el("i", { className: "of-median" }), "the median rank"),
       this.ranks.numbers.length > 2 && el("span", {}, el("i", { className: "of-all" }), "all ranks, from the least to the most"), this.cutNote)), this.facts);
     this.listen(isLate);
     if (isLate) repaint(this.map, () => this.paintMap());
@@ -203,7 +203,7 @@ class Ranks {
 
   aboutRank(rank, step) {
     const row = this.ranks.ranks[rank], t = rankTimes(this.ranks, rank, step), isShown = this.shown.includes(rank), error = row.clock.error_ns === null ? ", with an unknown error" : row.clock.error_ns > 0 ? ", proved to " + time(row.clock.error_ns) : "";
-    const isOwn = this.ranks.ranks.every((other) => other === row || other.file !== row.file), command = "mtprof report " + (isOwn ? "" : "--rank " + row.rank + " ") + row.file;
+    const isOwn = this.ranks.ranks.every((other) => other === row || other.file !== row.file), command = "mtprof report " + (isOwn ? "" : "--rank " + row.rank + " ") + shellWord(row.file);
     return [list([[step >= 0 || this.ranks.steps.length === 1 ? "In " + this.stepName(Math.max(0, step)) : "Mean step", RANK_MEASURES.map(([key, title]) => title + " " + microseconds(t[key] / 1e3)).join(", ")], row.matched > 0 && ["Last to enter", grouped(row.last) + " of " + plural(row.matched, "call") + " that were found on other ranks"],
       row.overlap !== null && ["Overlap", percent(row.overlap) + " of all communication runs beside computation"], row.only_started && ["Communication", "only what the host enqueued is in the trace, not when it ran"], row.compute_assumed && ["Compute", "no operators were recorded: all that is not communication"],
       ["Clock", row.clock.by === "reference" ? "the reference" : time(row.clock.offset_ns) + " (" + row.clock.by + error + ")"], ["File", row.file]].filter(Boolean)),
@@ -270,6 +270,9 @@ function showTrace(number) {
   const chooser = $("#which select");
   if (chooser) chooser.selectedIndex = number;
 }
+
+/** A file's name as a shell reads it. */
+const shellWord = (text) => /^[\w./:=@%+][\w./:=@%+-]*$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
 
 /** For scales: three digits. */
 function shortTime(ns) {

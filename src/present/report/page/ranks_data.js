@@ -4,7 +4,7 @@
 const RANK_PARTS = [
   ["compute", "compute", "#88b4e0", (t) => Math.max(0, t.compute - t.hidden)],
   ["hidden", "compute, and communication that it hides", "#4f86b8", (t) => Math.min(t.compute, t.hidden)],
-  ["copies", "copies", "#4d4170", (t) => t.copies],
+  ["copies", "copies", "#62548a", (t) => t.copies],
   ["waiting", "waiting for later ranks", "#d0674f", (t) => t.waiting],
   ["transfer", "transfer", "#f0c75c", (t) => t.transfer],
   ["idle", "idle", "#b9bec8", (t) => t.idle]];
