@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""How long DuckDB takes for p99 by name and rank, over 1, 4 and 16 ranks, on two cores.
+"""How tables grow with the number of ranks: bytes and time of an export for each span, time of docs/fleet.md's questions 1 and 2 in DuckDB, on
+two cores.
 
-usage: bench/bench_fleet.py OUT.json [FOLDER TRACE [RANKS ...]]
+usage: bench/bench_fleet.py OUT.json [--spans N] [--trace TRACE] [--folder FOLDER] [RANKS ...]     default: 1 4 16
 
-TRACE (by default made by bench/make_large_trace.py) is exported once for each rank, so that all ranks have the same spans. FOLDER gets about
-9 bytes a span, and is removed at the end. Prints a table; the times are the best of three.
+TRACE (by default made by bench/make_large_trace.py, of N spans, default 1,000,000) is exported once for each rank, so that all ranks have the same
+spans. FOLDER gets about 9 bytes a span, and is removed at the end. Prints a table; the times are the best of three, with the listing of the files.
 """
+import argparse
 import json
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,11 +25,14 @@ try:
 except ImportError:
     duckdb = None
 
-QUERY = """SELECT name, rank, count(*), quantile_disc(dur_ns, 0.99) FROM read_parquet('{}/spans/*/*/*.parquet', hive_partitioning = true)
-WHERE rank < {} GROUP BY name, rank"""
-APPROXIMATE = QUERY.replace("quantile_disc(dur_ns, 0.99)", "approx_quantile(dur_ns, 0.99)")
-SUMS = QUERY.replace("quantile_disc(dur_ns, 0.99)", "sum(self_ns)")
-NAMES = """SELECT name, sum(self_ns) FROM read_parquet('{}/names/*/*/*.parquet', hive_partitioning = true) WHERE rank < {} GROUP BY name"""
+SPANS = "read_parquet('{}/spans/*/*/*.parquet', hive_partitioning = true) WHERE rank < {}"
+NAMES = "read_parquet('{}/names/*/*/*.parquet', hive_partitioning = true) WHERE rank < {}"
+QUERIES = {
+    "p99": f"SELECT name, rank, count(*), quantile_disc(dur_ns, 0.99) FROM {SPANS} GROUP BY name, rank",
+    "approximate": f"SELECT name, rank, count(*), approx_quantile(dur_ns, 0.99) FROM {SPANS} GROUP BY name, rank",
+    "question_1": f"SELECT name, rank, count(*), quantile_disc(dur_ns, 0.99) AS p99_ns FROM {SPANS} AND kind = 'op' GROUP BY name, rank ORDER BY p99_ns DESC, name, rank",
+    "question_2": f"SELECT name, sum(spans), sum(self_ns) AS self_ns, count(DISTINCT rank) FROM {NAMES} GROUP BY name ORDER BY self_ns DESC, name LIMIT 20",
+}
 
 
 def best(db, query):
@@ -39,37 +45,58 @@ def best(db, query):
     return min(times)
 
 
-def main(out, folder=None, path=None, *ranks):
-    figures = {}
+def size(lake, *patterns):
+    return sum(p.stat().st_size for pattern in patterns for p in lake.glob(pattern))
+
+
+def grow(db, trace, lake, counts, spans):
+    """Exports ranks up to each count in turn, and asks."""
+    figures, written, wall, cpu = {}, 0, 0.0, 0.0
+    print(f"{spans:,} spans a rank\n{'ranks':>6} {'spans':>13} {'MB':>8} {'bytes/span':>10} {'export':>11} " + " ".join(f"{name:>20}" for name in QUERIES))
+    for count in sorted(counts):
+        start, busy = time.perf_counter(), time.process_time()
+        for rank in range(written, count):
+            trace.parquet(lake, "bench", rank)
+        wall, cpu, written = wall + time.perf_counter() - start, cpu + time.process_time() - busy, count
+        total = size(lake, "*/*/*/*.parquet")
+        took = {name: best(db, query.format(lake, count)) for name, query in QUERIES.items()}
+        print(f"{count:6} {spans * count:13,} {total / 1e6:8.1f} {total / spans / count:10.2f} {cpu / spans / count * 1e9:4.0f} ns/span " +
+              " ".join(f"{s:8.2f} s ({busy:5.2f} CPU)" for s, busy in took.values()), flush=True)
+        figures |= {f"fleet_{count}_ranks_{name}_s": s for name, (s, _) in took.items()}
+        figures |= {f"fleet_{count}_ranks_bytes_per_span": total / spans / count, f"fleet_{count}_ranks_export_ns_per_span": cpu / spans / count * 1e9}
+    small = size(lake, "[!s]*/*/*/*.parquet", "s[!p]*/*/*/*.parquet") / written
+    print(f"an export takes {wall / written * 1e3:.0f} ms a rank, {cpu / written * 1e3:.0f} of them computing; all tables but spans are {small / 1e3:.1f} KB a rank; "
+          f"this process took at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
+    return figures
+
+
+def main():
+    options = argparse.ArgumentParser(usage=__doc__)
+    options.add_argument("out")
+    options.add_argument("--spans", type=int, default=1000000)
+    options.add_argument("--trace")
+    options.add_argument("--folder")
+    options.add_argument("ranks", type=int, nargs="*", default=[1, 4, 16])
+    given, figures = options.parse_intermixed_args(), {}
     if duckdb is None:
         print("bench_fleet: this python has no duckdb")
-        json.dump(figures, open(out, "w"))
-        return
-    lake = pathlib.Path(folder or out + ".lake")
-    made = None
-    if path is None:
-        path = made = out + ".trace.json"
-        subprocess.run([sys.executable, HERE / "make_large_trace.py", HERE.parent / "tests/golden/torch/cuda_gpt.json.gz", "1000000", made], check=True)
-    trace = mtprof.Trace.open(path)
-    spans = trace.info()["spans"]
-    ranks = [int(r) for r in ranks] or [1, 4, 16]
-    start = time.process_time()
-    for rank in range(max(ranks)):
-        trace.parquet(lake, "bench", rank)
-    took = time.process_time() - start
-    size = sum(p.stat().st_size for p in lake.rglob("*.parquet"))
-    print(f"{max(ranks)} ranks of {spans} spans: {took:.1f} s to write, {spans * max(ranks) / took / 1e6:.2f} million spans/s, {size / spans / max(ranks):.2f} bytes/span")
-    db = duckdb.connect()
-    db.execute("SET threads = 2")
-    for count in ranks:
-        took = {name: best(db, query.format(lake, count)) for name, query in (("p99", QUERY), ("approximate", APPROXIMATE), ("sums", SUMS), ("names", NAMES))}
-        print(f"{count:5} ranks {spans * count / 1e6:8.1f} million spans: " + ", ".join(f"{name} {s:.2f} s ({cpu:.2f} s CPU)" for name, (s, cpu) in took.items()), flush=True)
-        figures |= {f"fleet_{count}_ranks_{name}_s": s for name, (s, _) in took.items()}
-    shutil.rmtree(lake)
-    if made is not None:
-        pathlib.Path(made).unlink()
-    json.dump(figures, open(out, "w"), indent=2)
+    else:
+        lake = pathlib.Path(given.folder or given.out + ".lake")
+        path = given.trace or given.out + ".trace.json"
+        if given.trace is None:
+            subprocess.run([sys.executable, HERE / "make_large_trace.py", HERE.parent / "tests/golden/torch/cuda_gpt.json.gz", str(given.spans), path], check=True)
+        trace = mtprof.Trace.open(path)
+        if given.trace is None:
+            pathlib.Path(path).unlink()
+        db = duckdb.connect()
+        db.execute("SET threads = 2")
+        try:
+            figures = grow(db, trace, lake, given.ranks, trace.info()["spans"])
+        finally:
+            shutil.rmtree(lake, ignore_errors=True)
+    with open(given.out, "w", encoding="utf-8") as file:
+        json.dump(figures, file, indent=2)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -21,7 +21,7 @@
  * (sysconf(_SC_MINSIGSTKSZ)). Without a running profile every hot call is one load and one branch; compiled
  * with -DMTP_DISABLE, it is nothing at all.
  *
- * C11 and C++17. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
+ * C99 and C++11. Structs that callers fill open with their size and grow at the tail: use the _INIT macros.
  */
 #ifndef MTPROF_H
 #define MTPROF_H
@@ -91,11 +91,11 @@ MTP_API const char *mtp_version(void); /* "0.1.0" */
 /* "CPU", "NPU", "CUDA" or "GPU" in any case; the last three are MTP_NPU. Others: MTP_E_ARG. */
 MTP_API mtp_status mtp_activity_parse(const char *text, uint32_t *out);
 
-/* A device: its type and its index. */
+/* A device: its type and its index. (MTP__TO: a cast; mtprof_tools.h) */
 typedef uint32_t mtp_device;
-#define MTP_DEVICE(type, index) ((mtp_device)(((uint32_t)(type) << 8) | ((uint32_t)(index)&0xffu)))
-#define MTP_DEVICE_TYPE(device) ((uint32_t)(device) >> 8 & 0xffu)
-#define MTP_DEVICE_INDEX(device) ((uint32_t)(device)&0xffu)
+#define MTP_DEVICE(type, index) (MTP__TO(uint32_t, type) << 8 | (MTP__TO(uint32_t, index) & 0xffu))
+#define MTP_DEVICE_TYPE(device) (MTP__TO(uint32_t, device) >> 8 & 0xffu)
+#define MTP_DEVICE_INDEX(device) (MTP__TO(uint32_t, device) & 0xffu)
 #define MTP_DEVICE_CPU MTP_DEVICE(0, 0)
 #define MTP_DEVICE_NPU(index) MTP_DEVICE(1, index)
 
@@ -181,7 +181,7 @@ MTP_API uint32_t mtp_name_n(const char *text, size_t length);
 
 /* The number of the current recording, taken from mtp_recording(): different at each start, never 0 while
  * recording. By keeping it per object, a framework detects the first use in a recording in one comparison. */
-#define MTP_SESSION(recording) ((uint16_t)((recording) >> 16))
+#define MTP_SESSION(recording) MTP__TO(uint16_t, (recording) >> 16)
 
 MTP_API extern uint32_t mtp__recording;  /* read through mtp_recording() */
 MTP_API extern uint32_t mtp__collecting; /* private: 1 once a collector profiles this process */
@@ -295,8 +295,8 @@ MTP__INLINE void mtp__guard_end(mtp__guard *guard)
 #define MTP_SCOPE_TEXT(text) MTP__SCOPE_TEXT(text, MTP__PASTE(mtp__guard_, __COUNTER__))
 
 #else /* MTP_DISABLE: nothing is left at the call sites, arguments are not evaluated */
-#define mtp_scope_begin(name) ((void)sizeof(name), (mtp_token)0)
-#define mtp_scope_begin_text(text, length) ((void)sizeof(text), (void)sizeof(length), (mtp_token)0)
+#define mtp_scope_begin(name) ((void)sizeof(name), UINT64_C(0))
+#define mtp_scope_begin_text(text, length) ((void)sizeof(text), (void)sizeof(length), UINT64_C(0))
 #define mtp_scope_end(token) ((void)sizeof(token))
 #define MTP_NAME(text) ((void)sizeof(text), 0u)
 #define MTP_SCOPE(text)                                                                                      \

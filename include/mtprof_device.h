@@ -19,7 +19,7 @@
  *   - Any thread may call. The caller does not use one stream, or one kernel, from two threads at a time.
  *   - Times are nanoseconds of the device's own clock; clock() relates it to the host's.
  *   - The plug-in knows nothing about the profiler, and prints nothing.
- * C11 and C++17. The table opens with its size and grows at the tail; slots marked optional may be NULL.
+ * C99 and C++11. The table opens with its size and grows at the tail; slots marked optional may be NULL.
  */
 #ifndef MTPROF_DEVICE_H
 #define MTPROF_DEVICE_H

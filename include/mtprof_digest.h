@@ -89,7 +89,8 @@ typedef struct mtp_digest_op {
 MTP_API const mtp_digest_op *mtp_digest_op_at(const mtp_digest *digest, size_t entry,
                                               size_t op); /* NULL: no such one */
 /* The time of one call with a share of `quantile` (0 to 1) of the calls at or below it. *error, unless NULL: how far the
- * true one may be from it, as a share: 0.03 is three percent. No such row: -1. */
+ * true one may be from it, as a share: 0.03 is three percent. -1: no such row, or it is "(others)", which has no
+ * histogram. */
 MTP_API int64_t mtp_digest_quantile(const mtp_digest *digest, size_t entry, size_t op, double quantile,
                                     double *error);
 

@@ -83,7 +83,8 @@ typedef struct mtp_rank_row {
     /* Of the whole trace's device work, as HTA defines them; 0 without device work. */
     int64_t kernel_ns, kernel_compute_ns, kernel_other_ns, kernel_idle_ns;
     double overlap; /* of communication, computed meanwhile: 0 to 1; -1: no communication */
-    bool only_started; /* of communication, only what the host enqueued is in the trace, not when it ran (NCCL's kernels) */
+    bool
+        only_started; /* of communication, only what the host enqueued is in the trace, not when it ran (NCCL's kernels) */
 } mtp_rank_row;
 MTP_API size_t mtp_ranks_count(const mtp_ranks *ranks);
 MTP_API const mtp_rank_row *mtp_ranks_row(const mtp_ranks *ranks, size_t index); /* NULL: no such row */

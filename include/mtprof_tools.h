@@ -5,6 +5,17 @@
 #define MTPROF_TOOLS_H
 #include <mtprof.h>
 
+/* A cast in our macros: in C++ one that neither -Wold-style-cast nor -Wuseless-cast reports where they are used. */
+#ifdef __cplusplus
+template <typename To, typename From> __attribute__((always_inline)) inline constexpr To mtp__to(From from)
+{
+    return static_cast<To>(from);
+}
+#define MTP__TO(type, value) mtp__to<type>(value)
+#else
+#define MTP__TO(type, value) ((type)(value))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -28,7 +39,16 @@ typedef struct mtp_pack {
     uint64_t known_for;   /* the tables in which they have the number `known` */
     uint32_t known;
 } mtp_pack;
+#ifdef __cplusplus
+#define MTP_PACKED(pack) reinterpret_cast<const mtp_input *>(pack)
+#else
 #define MTP_PACKED(pack) ((const mtp_input *)(const void *)(pack))
+#endif
+
+#if defined(__clang__) && defined(__cplusplus) /* the functions are C; gcc knows that by extern "C" */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wold-style-cast"
+#endif
 
 /* room: at least 1, at most 2048 */
 MTP__INLINE void mtp_pack_init(mtp_pack *pack, uint64_t *words, uint32_t room)
@@ -151,6 +171,9 @@ MTP__INLINE void mtp_pack_text(mtp_pack *pack, const char *text, uint32_t length
         mtp__pack_put(pack, at + i / 8, word);
     }
 }
+#if defined(__clang__) && defined(__cplusplus)
+#pragma clang diagnostic pop
+#endif
 
 /* ---------------------------------------------------------------------------------------- other tools */
 

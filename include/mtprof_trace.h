@@ -44,7 +44,8 @@ typedef struct mtp_open_options {
                         10^8 records take a few MB, except device work; model_bytes is then an estimate */
     uint64_t process; /* only the recording of this pid, or MTP_PROCESS_MAIN; 0: all. Not of JSON, which
                          mtp_trace_cut can reduce to a process */
-    bool by_rank; /* only this rank: of what mtp_merge wrote, on the job's clock, needed if it has several; of a recording
+    bool
+        by_rank; /* only this rank: of what mtp_merge wrote, on the job's clock, needed if it has several; of a recording
                      with those of several ranks beside it. MTP_E_ARG: the trace is of another */
     int64_t rank;
 } mtp_open_options;
@@ -249,9 +250,10 @@ MTP_API mtp_status mtp_trace_export(const mtp_trace *trace, const char *path,
 typedef struct mtp_parquet_options {
     size_t size; /* sizeof(mtp_parquet_options) */
     const char
-        *job; /* NULL: the metadata's "job"; of one of several ranks the name of the file's folder; else the
-                        file's name without its suffixes; of a profile of this process "trace" */
-    int64_t rank; /* default -1: of the metadata's distributedInfo, else 0 */
+        *job; /* NULL: the metadata's "job", else the launcher's (distributedInfo); of one of several ranks
+                        the name of the file's folder; else the file's name without its suffixes; of a profile
+                        of this process "trace" */
+    int64_t rank; /* default -1: of the metadata's distributedInfo, else in the file's name, else 0 */
 } mtp_parquet_options;
 #define MTP_PARQUET_OPTIONS_INIT                                                                             \
     {                                                                                                        \

@@ -54,5 +54,5 @@ def build_runtime_wheel(wheel_directory, folder, config_settings=None):
         wheel = wheel_files.read(pathlib.Path(temporary) / name)
     wheel.keep(lambda path: path.startswith("mindtorch_v2/"))
     wheel.files.pop(f"{wheel.info}/licenses/packaging/LICENSES-bundled")  # zlib and zstd are libmtprof's
-    wheel.rename((folder / "pyproject.toml").read_text(), [f"mtprof == {wheel.version}", "numpy"])
+    wheel.rename(folder, [f"mtprof == {wheel.version}", "numpy"])
     return wheel.write(wheel_directory).name

@@ -35,15 +35,16 @@ class Wheel:
         """Only the files whose path is wanted, and the metadata."""
         self.files = {path: file for path, file in self.files.items() if path.startswith(self.info) or wanted(path)}
 
-    def rename(self, pyproject, requires):
-        """Another distribution of the same version, after its pyproject.toml."""
-        project = tomllib.loads(pyproject)["project"]
+    def rename(self, folder, requires):
+        """Another distribution of the same version, after this folder's pyproject.toml."""
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         old, self.name = self.info, project["name"]
         self.files = {path.replace(old, self.info, 1): file for path, file in self.files.items()}
         lines = ["Metadata-Version: 2.4", f"Name: {self.name}", f"Version: {self.version}", f"Summary: {project['description']}",
                  f"Keywords: {','.join(project['keywords'])}", f"License-Expression: {project['license']}", "License-File: LICENSE",
                  *(f"Classifier: {one}" for one in project["classifiers"]), f"Requires-Python: {project['requires-python']}",
-                 *(f"Requires-Dist: {one}" for one in requires)]
+                 *(f"Requires-Dist: {one}" for one in requires), "Description-Content-Type: text/markdown", "",
+                 (folder / project["readme"]).read_text(encoding="utf-8").rstrip("\n")]
         self.add(f"{self.info}/METADATA", ("\n".join(lines) + "\n").encode())
 
     def retag(self, tags):

@@ -39,6 +39,7 @@ mtp_status mtp__abi_read(void *to, size_t size, const void *from, size_t oldest,
                             "know: update it",
                             name, i, mtp_version());
     memcpy(to, from, given < size ? given : size);
+    memcpy(to, &size, sizeof size);
     return MTP_OK;
 }
 

@@ -9,8 +9,9 @@
 /* The size up to and including a member: of a struct as it was when that was the last one. */
 #define MTP__ABI_UNTIL(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 
-/* What a caller filled: *to holds the defaults, and takes what both sides know. from NULL: the defaults. oldest: the
- * smallest size that any release had. A newer caller is accepted as long as what it knows more is zero. name: of the type. */
+/* What a caller filled: *to holds the defaults, and takes what both sides know, but not the size, which stays ours: *to may be
+ * handed on to another call. from NULL: the defaults. oldest: the smallest size that any release had. A newer caller is accepted
+ * as long as what it knows more is zero. name: of the type. */
 mtp_status mtp__abi_read(void *to, size_t size, const void *from, size_t oldest, const char *name);
 #define MTP__ABI_READ(to, from, type, last)                                                                  \
     mtp__abi_read((to), sizeof(type), (from), MTP__ABI_UNTIL(type, last), #type)

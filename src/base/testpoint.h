@@ -20,7 +20,8 @@
     X(STOP_REST)        /* no writer is active, chunks are not sealed yet */                                 \
     X(STOP_DONE)        /* everything is sealed */                                                           \
     X(FORK_CHILD)       /* in the child, before any repair */                                                \
-    X(LIVE_LISTED)      /* a reader has looked for the chunks of a file that is being written */
+    X(LIVE_LISTED)      /* a reader has looked for the chunks of a file that is being written */             \
+    X(LIVE_READ)        /* ... and has read them: sums are next */
 #define X(sym) MTP__POINT_##sym,
 typedef enum mtp__testpoint {
     MTP__TESTPOINT_LIST(X) MTP__TESTPOINTS

@@ -82,11 +82,14 @@ int cli_help(const char *text);
 
 /* Opens a trace, with progress on a terminal. NULL: the reason was printed; *code is set. */
 mtp_trace *cli_open(const char *path, int *code);
-mtp_trace *cli_open_rank(const char *path, int64_t of_rank, int *code); /* of several; -1: the whole file */
-mtp_trace *cli_open_counted(const char *path, int *code);               /* without its events */
+mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
 bool cli_choose_rank(const char *text); /* --rank: of several in a file; NULL: none. false: not a number */
 bool cli_has_chosen_rank(void);
-int64_t cli_chosen_rank(void);             /* -1: none */
+int64_t cli_chosen_rank(void); /* -1: none */
+/* For verbs that take all ranks of a file, one after the other: its ranks, to be freed; count 0: it is not of several, or
+ * --rank was given. cli_open() then opens the one that cli_use_rank() names; -1: none in particular. */
+int64_t *cli_ranks_of(const char *path, size_t *count);
+void cli_use_rank(int64_t number);
 bool cli_choose_process(const char *text); /* --process: a pid, or "main"; NULL: all. false: neither */
 uint64_t cli_chosen_process(void);         /* the pid; 0: all */
 

@@ -38,27 +38,72 @@ static bool is_digest(const char *path)
         return false;
     size_t got = fread(head, 1, sizeof head, file);
     fclose(file);
-    return got == sizeof head && memcmp(head, "MTPDIG1\n", sizeof head) == 0;
+    bool packed = cli_ends(path, ".digest.gz") || cli_ends(path, ".digest.zst");
+    return packed || (got == sizeof head && memcmp(head, "MTPDIG1\n", sizeof head) == 0);
 }
 
-static mtp_digest *open_one(const char *path, const request *r, int *code)
+typedef struct digests {
+    mtp_digest **list; /* owned, each */
+    size_t count, room;
+} digests;
+
+static int add(digests *d, mtp_digest *one)
 {
-    mtp_digest *digest = NULL;
-    mtp_status status;
-    if (is_digest(path)) {
-        status = mtp_digest_read(path, &digest);
-        if (status == MTP_OK && mtp_digest_damaged(digest) > 0)
-            cli_warn("%s is damaged or cut off: what could be read is shown", path);
-    } else {
-        mtp_trace *trace = cli_open(path, code);
-        if (trace == NULL)
-            return NULL;
-        status = mtp_digest_create(trace, &r->of, &digest);
-        mtp_trace_destroy(trace);
+    if (d->count == d->room) {
+        size_t room = d->room == 0 ? 16 : 2 * d->room;
+        mtp_digest **more = realloc(d->list, room * sizeof(mtp_digest *));
+        if (more == NULL) {
+            mtp_digest_destroy(one);
+            return cli_fail(CLI_MEMORY, "out of memory");
+        }
+        d->list = more;
+        d->room = room;
     }
+    d->list[d->count++] = one;
+    return CLI_OK;
+}
+
+static int add_digest(digests *d, const char *path)
+{
+    mtp_digest *one = NULL;
+    mtp_status status = mtp_digest_read(path, &one);
+    if (status == MTP_OK && mtp_digest_damaged(one) > 0)
+        cli_warn("%s is damaged or cut off: what could be read is shown", path);
+    return status == MTP_OK ? add(d, one) : cli_fail_status(status);
+}
+
+static int add_trace(digests *d, const char *path, const request *r)
+{
+    int code = CLI_OK;
+    mtp_digest *one = NULL;
+    mtp_trace *trace = cli_open(path, &code);
+    if (trace == NULL)
+        return code;
+    mtp_status status = mtp_digest_create(trace, &r->of, &one);
+    mtp_trace_destroy(trace);
     if (status != MTP_OK)
-        *code = cli_fail_status(status);
-    return digest;
+        return cli_fail(status == MTP_E_NOMEM ? CLI_MEMORY : CLI_INPUT, "%s: %s", path, mtp_last_error());
+    return add(d, one);
+}
+
+/* Of a file of several ranks, all. */
+static int add_path(digests *d, const char *path, const request *r)
+{
+    if (is_digest(path))
+        return add_digest(d, path);
+    size_t ranks = 0;
+    int code = CLI_OK;
+    int64_t *rank = r->of.rank < 0 ? cli_ranks_of(path, &ranks) : NULL;
+    for (size_t k = 0; k < ranks || k == 0; k++) {
+        if (ranks > 0)
+            cli_use_rank(rank[k]);
+        int failed = add_trace(d, path, r);
+        code = code != CLI_OK ? code : failed;
+    }
+    if (ranks > 0)
+        cli_use_rank(-1);
+    free(rank);
+    return code;
 }
 
 static bool parse_by(const char *text, uint32_t *by)
@@ -104,23 +149,26 @@ static int write_out(const mtp_digest *d, const request *r)
     return code;
 }
 
+/* A file that cannot be read is told of, and the others are summed. */
 static int run(char **paths, size_t count, const request *r)
 {
-    int code = CLI_OK;
-    mtp_digest *sum = NULL, **digests = calloc(count, sizeof *digests);
-    if (digests == NULL)
-        return cli_fail(CLI_MEMORY, "out of memory");
-    for (size_t i = 0; i < count && code == CLI_OK; i++)
-        digests[i] = open_one(paths[i], r, &code);
-    if (code == CLI_OK) {
-        mtp_status status = mtp_digest_sum((const mtp_digest *const *)digests, count, r->by, &sum);
-        code = status != MTP_OK ? cli_fail_status(status) : write_out(sum, r);
+    int failed = CLI_OK;
+    mtp_digest *sum = NULL;
+    digests all = {NULL, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        int code = add_path(&all, paths[i], r);
+        failed = failed != CLI_OK ? failed : code;
     }
-    for (size_t i = 0; i < count; i++)
-        mtp_digest_destroy(digests[i]);
+    if (all.count > 0) {
+        mtp_status status = mtp_digest_sum((const mtp_digest *const *)all.list, all.count, r->by, &sum);
+        int code = status != MTP_OK ? cli_fail_status(status) : write_out(sum, r);
+        failed = failed != CLI_OK ? failed : code;
+    }
+    for (size_t i = 0; i < all.count; i++)
+        mtp_digest_destroy(all.list[i]);
     mtp_digest_destroy(sum);
-    free(digests);
-    return code;
+    free(all.list);
+    return failed;
 }
 
 enum {
@@ -154,7 +202,8 @@ int cli_digest(int argc, char **argv)
             r.of.job = optarg;
         else if (c == HOST)
             r.of.host = optarg;
-        else if (c == RANK && (!cli_parse_count(optarg, &r.of.rank) || r.of.rank < 0))
+        else if (c == RANK &&
+                 (!cli_parse_count(optarg, &r.of.rank) || r.of.rank < 0 || r.of.rank == INT64_MAX))
             return cli_fail(CLI_USAGE, "'%s' is not a rank: 0, 1, ...", optarg);
         else if (c == BY && !parse_by(optarg, &r.by))
             return cli_fail(CLI_USAGE, "'%s' must be rank, step, job, host (several with commas), or all",

@@ -1,5 +1,6 @@
 /* cli/export.c - mtprof export: converts a trace, or several to Parquet. */
 #include "cli/cli.h"
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #define VIEWER_LIMIT (500ll << 20)
@@ -13,21 +14,20 @@ static int print_help(void)
 #define X(writer, suffix, what) printf("  %-22s %s\n", suffix, what);
     MTP_EXPORT_LIST(X)
 #undef X
-    return cli_help(
-        "\n"
-        "  -o, --output OUT       the file to write\n"
-        "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
-        "      --no-args          times and names only: smaller, for speedscope\n"
-        "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
-        "      --parquet DIR      tables of all traces, for DuckDB, Spark and the like, as\n"
-        "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
-        "      --job JOB          the job of these traces; default: their metadata's, else the\n"
-        "                         folder of several ranks' files, else the file's name\n"
-        "      --as-rank RANK     the rank of the trace; default: its metadata's, else 0\n" CLI_COMMON_HELP
-        "\n"
-        "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
-        "  mtprof export trace.json.gz -o trace.et.json\n"
-        "  mtprof export --parquet lake --job train-17 rank*.json.gz\n");
+    return cli_help("\n"
+                    "  -o, --output OUT       the file to write\n"
+                    "      --whole-us         whole microseconds, for readers that round badly (HTA)\n"
+                    "      --no-args          times and names only: smaller, for speedscope\n"
+                    "  -z, --level N          compression of .gz: 1 (fast) to 9 (small)\n"
+                    "      --parquet DIR      tables of all traces, for DuckDB, Spark and the like, as\n"
+                    "                         DIR/TABLE/job=JOB/rank=RANK/TABLE.parquet\n"
+                    "      --job JOB          the job of these traces; default: their metadata's, else the\n"
+                    "                         folder of several ranks' files, else the file's name\n"
+                    "      --as-rank RANK     the rank of the trace; default: its metadata's,\n"
+                    "                         else the file name's (rank12), else 0\n" CLI_COMMON_HELP "\n"
+                    "  mtprof export run.mtp -o run.pt.trace.json.gz\n"
+                    "  mtprof export trace.json.gz -o trace.et.json\n"
+                    "  mtprof export --parquet lake --job train-17 rank*.json.gz\n");
 }
 
 static void show_progress(void *user, uint64_t done, uint64_t total)
@@ -64,18 +64,37 @@ static int export_one(const char *path, const char *output, mtp_export_options *
     return code;
 }
 
-/* A trace that fails is told of, and the others are exported. */
+static int export_rank(const char *path, const char *folder, const mtp_parquet_options *options)
+{
+    int code = CLI_OK;
+    mtp_trace *trace = cli_open(path, &code);
+    mtp_status status = trace != NULL ? mtp_export_parquet(trace, folder, options) : MTP_OK;
+    if (status != MTP_OK)
+        code = cli_fail(status == MTP_E_ARG                           ? CLI_USAGE
+                        : status == MTP_E_NOMEM                       ? CLI_MEMORY
+                        : status == MTP_E_IO || status == MTP_E_STATE ? CLI_OUTPUT
+                                                                      : CLI_INPUT,
+                        "%s: %s", path, mtp_last_error());
+    mtp_trace_destroy(trace);
+    return code;
+}
+
+/* A trace that fails is told of, and the others are exported; of a file of several ranks, all. */
 static int export_tables(char **paths, int count, const char *folder, const mtp_parquet_options *options)
 {
     int failed = CLI_OK;
     for (int i = 0; i < count; i++) {
-        int code = CLI_OK;
-        mtp_trace *trace = cli_open(paths[i], &code);
-        mtp_status status = trace != NULL ? mtp_export_parquet(trace, folder, options) : MTP_OK;
-        if (status != MTP_OK)
-            code = status == MTP_E_IO || status == MTP_E_STATE ? cli_fail_output() : cli_fail_status(status);
-        failed = failed != CLI_OK ? failed : code;
-        mtp_trace_destroy(trace);
+        size_t ranks = 0;
+        int64_t *rank = options->rank < 0 ? cli_ranks_of(paths[i], &ranks) : NULL;
+        for (size_t k = 0; k < ranks || k == 0; k++) {
+            if (ranks > 0)
+                cli_use_rank(rank[k]);
+            int code = export_rank(paths[i], folder, options);
+            failed = failed != CLI_OK ? failed : code;
+        }
+        if (ranks > 0)
+            cli_use_rank(-1);
+        free(rank);
     }
     return failed;
 }
@@ -122,8 +141,8 @@ static int take_option(wanted *w, int c, const char *text)
         w->of_tables = true;
         return CLI_OK;
     case 'R':
-        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0)
-            return cli_fail(CLI_USAGE, "rank '%s' is not a number", text);
+        if (!cli_parse_count(text, &w->parquet.rank) || w->parquet.rank < 0 || w->parquet.rank == INT64_MAX)
+            return cli_fail(CLI_USAGE, "'%s' is not a rank: 0, 1, ...", text);
         w->of_tables = true;
         return CLI_OK;
     case 'w':

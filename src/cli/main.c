@@ -25,15 +25,29 @@ static const struct {
 
 /* ------------------------------------------------------------------------------------------- saying */
 
+/* File names, and texts in files, may have characters that a terminal obeys. */
+static void put_plain(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p != 0; p++)
+        if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* U+0080 to U+009F */
+            fputc('?', stderr), p++;
+        else
+            fputc((*p < 0x20 && *p != '\n') || *p == 0x7f ? '?' : *p, stderr);
+}
+
 int cli_fail(int code, const char *fmt, ...)
 {
     va_list args;
+    char *text = NULL;
     fflush(stdout);
     fprintf(stderr, "mtprof%s%s: ", *verb_name ? " " : "", verb_name);
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
     va_end(args);
+    put_plain(text != NULL ? text : "out of memory");
     fputc('\n', stderr);
+    free(text);
     return code;
 }
 

@@ -81,7 +81,7 @@ static void initialize(const request *r)
     const char *version = versions[0];
     int wanted = json_member(r->j, r->params, "protocolVersion");
     if (wanted == JSON_NONE || r->j->value[wanted].kind != '"') {
-        refuse(r, WRONG_PARAMETERS, "initialize: protocolVersion is missing");
+        refuse(r, WRONG_PARAMETERS, "initialize: protocolVersion is missing, or no text");
         return;
     }
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)

@@ -24,6 +24,48 @@ int64_t cli_chosen_rank(void)
     return rank;
 }
 
+void cli_use_rank(int64_t number)
+{
+    rank = number;
+}
+
+typedef struct rank_list {
+    int64_t *rank; /* owned */
+    size_t count, room;
+} rank_list;
+
+static bool add_rank(void *user, int64_t number)
+{
+    rank_list *l = user;
+    if (l->count == l->room) {
+        size_t room = l->room == 0 ? 16 : 2 * l->room;
+        int64_t *more = realloc(l->rank, room * sizeof *more);
+        if (more == NULL)
+            return false;
+        l->rank = more;
+        l->room = room;
+    }
+    l->rank[l->count++] = number;
+    return true;
+}
+
+static bool add_row(void *user, const mtp_rank_row *row)
+{
+    return add_rank(user, row->rank);
+}
+
+int64_t *cli_ranks_of(const char *path, size_t *count)
+{
+    rank_list l = {0};
+    *count = 0;
+    if (rank >= 0 || strcmp(path, "-") == 0)
+        return NULL;
+    if (!cli_ends(path, ".mtp") || mtp_job_ranks(path, add_row, &l) != MTP_OK)
+        mtp_recording_ranks(path, add_rank, &l);
+    *count = l.count;
+    return l.rank;
+}
+
 bool cli_choose_process(const char *text)
 {
     char *end;
@@ -157,15 +199,15 @@ static mtp_status choose_part(mtp_trace **trace)
     return status;
 }
 
-static mtp_trace *open_trace(const char *path, bool count_only, int64_t of_rank, int *code)
+static mtp_trace *open_trace(const char *path, bool count_only, int *code)
 {
     mtp_open_options options = MTP_OPEN_OPTIONS_INIT;
     mtp_trace *trace = NULL;
     options.progress = show_progress;
     options.count_only = count_only;
     options.process = wanted;
-    options.by_rank = of_rank >= 0;
-    options.rank = of_rank;
+    options.by_rank = rank >= 0;
+    options.rank = rank;
     if (strcmp(path, "-") == 0 && isatty(STDIN_FILENO))
         fprintf(stderr, "reading a trace from the terminal; end it with Ctrl-D\n");
     mtp_status status = mtp_trace_open(path, &options, &trace);
@@ -182,15 +224,10 @@ static mtp_trace *open_trace(const char *path, bool count_only, int64_t of_rank,
 
 mtp_trace *cli_open(const char *path, int *code)
 {
-    return open_trace(path, false, rank, code);
-}
-
-mtp_trace *cli_open_rank(const char *path, int64_t of_rank, int *code)
-{
-    return open_trace(path, false, of_rank, code);
+    return open_trace(path, false, code);
 }
 
 mtp_trace *cli_open_counted(const char *path, int *code)
 {
-    return open_trace(path, true, rank, code);
+    return open_trace(path, true, code);
 }

@@ -84,28 +84,16 @@ static int write_report(char **paths, size_t count, const char *output, mtp_repo
 
 /* --------------------------------------------------------------------------------------------------- ranks */
 
-static bool count_row(void *user, const mtp_rank_row *row)
-{
-    (void)row;
-    return ++*(size_t *)user < 2;
-}
-
-static bool count_rank(void *user, int64_t number)
-{
-    (void)number;
-    return ++*(size_t *)user < 2;
-}
-
 /* What mtprof merge wrote, or mtprof run of a program that started several ranks. */
 static bool is_of_ranks(const char *path)
 {
     size_t count = 0;
-    if (cli_chosen_process() != 0 || strcmp(path, "-") == 0)
+    int64_t chosen = cli_chosen_rank();
+    if (cli_chosen_process() != 0)
         return false;
-    if (!cli_ends(path, ".mtp") || mtp_job_ranks(path, count_row, &count) != MTP_OK) {
-        count = 0;
-        mtp_recording_ranks(path, count_rank, &count);
-    }
+    cli_use_rank(-1); /* one that is chosen is shown beside all of them */
+    free(cli_ranks_of(path, &count));
+    cli_use_rank(chosen);
     return count > 1;
 }
 
@@ -214,7 +202,8 @@ static int write_shown(const mtp_ranks *ranks, const char *output, mtp_report_op
         snprintf(s->name[i], sizeof s->name[i], "rank %lld (%s)", (long long)row->rank,
                  slash != NULL && slash[1] != 0 ? slash + 1 : row->file);
         names[i] = s->name[i];
-        s->trace[i] = cli_open_rank(row->file, shares_its_file(ranks, row) ? row->rank : -1, &code);
+        cli_use_rank(shares_its_file(ranks, row) ? row->rank : -1);
+        s->trace[i] = cli_open(row->file, &code);
     }
     options->names = names;
     if (code == CLI_OK)

@@ -328,17 +328,29 @@ static bool is_outermost(const mtp__lane *lane, uint32_t at)
     return true;
 }
 
-/* What is open lasts until now. Of nested ones of a row, the time counts once. */
+/* Until when what a lane has open has lasted, for all that is known: until it was looked at, and while there is more to read
+ * until its last record. Reading takes its time, in which the program goes on. */
+static int64_t until_of(const part *p, const mtp__lane *lane)
+{
+    mtp__reading *r = p->now;
+    if (!is_live(p) || r->line.count == 0 || lane->last_ticks == 0)
+        return p->at;
+    int64_t last = mtp__ticks_to_ns(&r->line, lane->last_ticks),
+            seen = lane->seen_ns != 0 ? mtp__reading_at(r, lane->seen_ns) : 0;
+    return seen > last ? seen : last;
+}
+
+/* Of nested ones of a row, the time counts once. */
 static void add_open(mtp_live *live, const part *p, const mtp__lane *lane)
 {
-    int64_t inner = 0, window = live->options.window_ns;
+    int64_t inner = 0, until = until_of(p, lane), window = live->options.window_ns;
     bool innermost = true;
     for (uint32_t i = lane->frames; i > 0; i--) {
         const mtp__frame *f = &lane->frame[i - 1];
         if (f->through)
             continue;
         mtp_live_row *row = &live->row[live->row_of[f->row]];
-        int64_t ns = p->at > f->start ? p->at - f->start : 0, self = ns - f->child_ns - inner;
+        int64_t ns = until > f->start ? until - f->start : 0, self = ns - f->child_ns - inner;
         row->count++;
         row->open++;
         row->self_ns += self > 0 ? self : 0;
@@ -350,8 +362,8 @@ static void add_open(mtp_live *live, const part *p, const mtp__lane *lane)
             held->self_ns += f->held_ns - f->held_child_ns;
             held->total_ns += f->held_ns;
         }
-        if (innermost && p->at > lane->since)
-            row->recent_self_ns += p->at - lane->since < window ? p->at - lane->since : window;
+        if (innermost && until > lane->since)
+            row->recent_self_ns += until - lane->since < window ? until - lane->since : window;
         innermost = false;
         inner = ns;
     }
@@ -366,8 +378,9 @@ static bool add_thread(mtp_live *live, uint32_t index, const mtp__lane *lane)
         !MTP__GROW(live->lane, live->lane_room, n, n + 1, 16) ||
         !MTP__GROW(live->thread_part, live->thread_part_room, n, n + 1, 16))
         return false;
+    int64_t until = until_of(p, lane);
     int64_t last =
-        r->line.count > 0 && lane->last_ticks != 0 ? mtp__ticks_to_ns(&r->line, lane->last_ticks) : p->at;
+        r->line.count > 0 && lane->last_ticks != 0 ? mtp__ticks_to_ns(&r->line, lane->last_ticks) : until;
     uint64_t shown_frames = 0;
     for (uint32_t i = 0; i < lane->frames; i++)
         shown_frames += !lane->frame[i].through;
@@ -377,7 +390,7 @@ static bool add_thread(mtp_live *live, uint32_t index, const mtp__lane *lane)
                                         .depth = shown_frames + lane->unknown,
                                         .unknown = lane->unknown,
                                         .records = lane->records,
-                                        .idle_ns = p->at > last ? p->at - last : 0,
+                                        .idle_ns = until > last ? until - last : 0,
                                         .live = is_live(p)};
     live->lane[n] = lane;
     live->thread_part[n] = index;
@@ -672,13 +685,14 @@ const mtp_live_scope *mtp_live_scope_at(mtp_live *live, size_t thread, size_t le
         return NULL;
     const part *p = live->part[live->thread_part[thread]];
     const mtp__lane *lane = live->lane[thread];
+    int64_t until = until_of(p, lane);
     for (uint32_t i = lane->frames; i > 0; i--) {
         const mtp__frame *f = &lane->frame[i - 1];
         if (f->through || level-- > 0)
             continue;
         live->scope = (mtp_live_scope){.name = mtp__live_text_of(&p->now->sums, f->text),
                                        .kind = f->kind,
-                                       .for_ns = p->at > f->start ? p->at - f->start : 0};
+                                       .for_ns = until > f->start ? until - f->start : 0};
         return &live->scope;
     }
     return NULL;

@@ -133,6 +133,7 @@ typedef struct mtp__lane {
     uint64_t next_record, dropped; /* of the chunk being read: expected next; of those: dropped */
     uint64_t records, lost;        /* seen by us; dropped by its thread, as far as we know */
     uint64_t last_ticks;
+    uint64_t seen_ns;  /* mtp_now_ns() before the look that found no more records; 0: there may be more */
     int64_t since;     /* of the last begin or end */
     mtp__frame *frame; /* owned: by slot; the last one is the innermost */
     uint32_t frames, frame_room;
@@ -216,7 +217,9 @@ uint32_t mtp__reading_control(mtp__reading *r, const mtp__chunk *chunk, const ui
 bool mtp__reading_anchor(mtp__reading *r,
                          const mtp__spool_header *header); /* times can be converted. false: no memory */
 uint32_t mtp__reading_name(mtp__reading *r, uint32_t id);  /* text; MTP__NO_TEXT: not defined (yet) */
-int64_t mtp__reading_now(mtp__reading *r, bool live);      /* in ns, like all times; after the last record */
+int64_t mtp__reading_at(mtp__reading *r,
+                        uint64_t now_ns);             /* an instant of mtp_now_ns(); 0: of another boot */
+int64_t mtp__reading_now(mtp__reading *r, bool live); /* in ns, like all times; after the last record */
 /* A lane comes to a chunk: what is still open, what was missed. */
 void mtp__lane_chunk(mtp__reading *r, mtp__lane *lane, const mtp__chunk *chunk);
 bool mtp__lane_follows(const mtp__lane *lane, const mtp__chunk *chunk); /* is nothing missing before it? */
@@ -246,10 +249,11 @@ typedef struct mtp__live_file {
     bool ring;
     mtp__live_piece *piece; /* owned: those that may change, by number */
     uint32_t pieces, piece_room;
-    uint64_t frontier; /* pieces below it are known */
-    bool listed;       /* the last sweep had time for all pieces */
-    bool is_behind;    /* not read yet, or there was no time for all, beyond what `unread` counts */
-    uint64_t newest;   /* order of the last piece's first chunk */
+    uint64_t frontier;  /* pieces below it are known */
+    uint64_t listed_ns; /* mtp_now_ns() before chunks were looked for */
+    bool listed;        /* the last sweep had time for all pieces */
+    bool is_behind;     /* not read yet, or there was no time for all, beyond what `unread` counts */
+    uint64_t newest;    /* order of the last piece's first chunk */
     struct {
         uint64_t piece, first;
     } probe[MTP__LIVE_PROBES]; /* the oldest that do not change any more: in a ring they do */

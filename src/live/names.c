@@ -298,21 +298,24 @@ bool mtp__reading_anchor(mtp__reading *r, const mtp__spool_header *h)
 }
 
 /* The clock of this machine says how long open scopes have lasted, if it is the recording's. */
-int64_t mtp__reading_now(mtp__reading *r, bool live)
+int64_t mtp__reading_at(mtp__reading *r, uint64_t now_ns)
 {
     if (r->line.count == 0)
         return 0;
-    int64_t last = mtp__ticks_to_ns(&r->line, r->end_ticks != 0 ? r->end_ticks : r->control_ticks);
-    if (!live)
-        return last;
     if (!r->has_here) {
         mtp__origin origin;
         mtp__origin_read(&origin);
         memcpy(r->here, origin.boot, sizeof r->here);
         r->has_here = true;
     }
-    mtp__anchor clock;
-    mtp__clock_anchor(&clock);
-    int64_t now = mtp__ticks_of_clock(&r->line, clock.monotonic_ns);
-    return memcmp(r->here, r->boot, sizeof r->boot) == 0 && now > last ? now : last;
+    return memcmp(r->here, r->boot, sizeof r->boot) == 0 ? mtp__ticks_of_clock(&r->line, now_ns) : 0;
+}
+
+int64_t mtp__reading_now(mtp__reading *r, bool live)
+{
+    if (r->line.count == 0)
+        return 0;
+    int64_t last = mtp__ticks_to_ns(&r->line, r->end_ticks != 0 ? r->end_ticks : r->control_ticks);
+    int64_t now = live ? mtp__reading_at(r, mtp_now_ns()) : last;
+    return now > last ? now : last;
 }

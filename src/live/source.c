@@ -446,6 +446,7 @@ static went read_lane(mtp__live_file *f, mtp__reading *r, mtp__lane *lane, bool 
     went is = ON;
     while (is == ON) {
         is = read_chunk(f, r, lane, known);
+        lane->seen_ns = is == IDLE && f->listed ? f->listed_ns : 0; /* later chunks are not known */
         bool late = is == ON && mtp_now_ns() > deadline;
         f->is_behind |= late;
         if (r->sums.out_of_memory || late)
@@ -485,14 +486,17 @@ static bool read_all(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 mtp_status mtp__live_file_read(mtp__live_file *f, mtp__reading *r, uint64_t deadline)
 {
     r->sums.out_of_memory = f->is_behind = false;
+    f->listed_ns = mtp_now_ns();
     mtp_status status = list(f, r, deadline);
     bool waits = status == MTP_OK && read_all(f, r, deadline);
     for (int pass = 1; waits && status == MTP_OK && pass < PASSES && mtp_now_ns() <= deadline; pass++) {
+        f->listed_ns = mtp_now_ns();
         status = list(f, r, deadline);
         waits = status == MTP_OK && read_all(f, r, deadline);
     }
     f->is_behind |= !f->listed || (waits && mtp_now_ns() > deadline);
     mtp__reading_tidy(r);
+    MTP__TESTPOINT(LIVE_READ);
     if (status == MTP_OK && r->sums.out_of_memory)
         status = MTP_FAIL(MTP_E_NOMEM, "the sums of a live recording");
     return status;

@@ -45,11 +45,20 @@ static void put_op(mtp__out *o, const mtp_digest *d, size_t entry, size_t i, con
     put_us(o, ", \"total_us\": ", op->total_ns);
     put_us(o, ", \"device_us\": ", op->device_ns);
     put_us(o, ", \"min_us\": ", op->min_ns);
-    put_us(o, ", \"p50_us\": ", mtp_digest_quantile(d, entry, i, 0.5, NULL));
-    put_us(o, ", \"p99_us\": ", mtp_digest_quantile(d, entry, i, 0.99, &error));
+    int64_t p50 = mtp_digest_quantile(d, entry, i, 0.5, NULL),
+            p99 = mtp_digest_quantile(d, entry, i, 0.99, &error);
+    if (p50 != -1) {
+        put_us(o, ", \"p50_us\": ", p50);
+        put_us(o, ", \"p99_us\": ", p99);
+    } else {
+        MTP__OUT(o, ", \"p50_us\": null, \"p99_us\": null");
+    }
     put_us(o, ", \"max_us\": ", op->max_ns);
     MTP__OUT(o, ", \"p99_error\": ");
-    mtp__out_double(o, (double)(int64_t)(error * 1e4 + 0.5) / 1e4);
+    if (p50 != -1)
+        mtp__out_double(o, (double)(int64_t)(error * 1e4 + 0.5) / 1e4);
+    else
+        MTP__OUT(o, "null");
     if (op->names > 1) {
         MTP__OUT(o, ", \"names\": ");
         mtp__out_u64(o, op->names);
@@ -86,7 +95,8 @@ static void put_entry(mtp__out *o, const mtp_digest *d, size_t i, int64_t limit)
 static void put_odd(mtp__out *o, const mtp_digest *d, const mtp__digest_odd *odd)
 {
     put_who(o, &d->part[odd->entry].shown);
-    put_us(o, ", \"wall_us\": ", d->part[odd->entry].shown.wall_ns);
+    const mtp_digest_entry *e = &d->part[odd->entry].shown;
+    put_us(o, ", \"wall_us\": ", mtp__digest_per_step(e, e->wall_ns));
     put_us(o, ", \"more_us\": ", odd->more_ns);
     MTP__OUT(o, ", \"because_of\": [");
     for (uint32_t i = 0; i < odd->reason_count; i++) {

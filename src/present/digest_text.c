@@ -64,9 +64,15 @@ static cell time_or_blank(double ns)
 typedef struct overview {
     size_t ranks, jobs, steps; /* entries that are steps */
     uint64_t whole;            /* traces without steps */
+    uint64_t repeated;         /* entries that are several steps of one number */
     bool by_step, by_rank;
     uint32_t longest;
 } overview;
+
+static int64_t wall_of(const mtp_digest_entry *e)
+{
+    return mtp__digest_per_step(e, e->wall_ns);
+}
 
 static overview look_over(const mtp_digest *d)
 {
@@ -82,7 +88,8 @@ static overview look_over(const mtp_digest *d)
         if (p->shown.step < 0)
             continue;
         o.steps++;
-        if (o.longest == UINT32_MAX || p->shown.wall_ns > d->part[o.longest].shown.wall_ns)
+        o.repeated += p->shown.steps > 1 && p->shown.rank != MTP_DIGEST_ALL;
+        if (o.longest == UINT32_MAX || wall_of(&p->shown) > wall_of(&d->part[o.longest].shown))
             o.longest = i;
     }
     return o;
@@ -108,12 +115,20 @@ static void say_headline(mtp__words *w, const mtp_digest *d, const overview *o)
                  time_of((double)all.wall_ns / (double)all.steps).text);
     if (o->steps > 1) {
         const mtp_digest_entry *e = &d->part[o->longest].shown;
-        mtp__say(w, "; the longest took %s (rank %s, step %s)", time_of((double)e->wall_ns).text,
+        mtp__say(w, "; the longest took %s (rank %s, step %s)", time_of((double)wall_of(e)).text,
                  number_of(e->rank).text, number_of(e->step).text);
     }
     mtp__say(w, ".\n");
-    if (d->damaged > 0)
-        mtp__say(w, "%llu blocks were damaged, and are left out.\n", (unsigned long long)d->damaged);
+    if (o->repeated > 0) {
+        mtp__say_count(w, o->repeated, "step was", "steps were");
+        mtp__say(w,
+                 " recorded more than once (a rank was restarted, or a digest was given twice): the mean is "
+                 "shown.\n");
+    }
+    if (d->damaged > 0) {
+        mtp__say_count(w, d->damaged, "block was damaged, and is", "blocks were damaged, and are");
+        mtp__say(w, " left out.\n");
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------- odd */
@@ -144,7 +159,7 @@ static mtp_status say_odd(mtp__words *w, const mtp_digest *d)
     for (size_t i = 0; i < count && i < ODD_SHOWN; i++) {
         const mtp_digest_entry *e = &d->part[odd[i].entry].shown;
         mtp__say(w, "%6s %8s %10s %10s  ", number_of(e->rank).text, number_of(e->step).text,
-                 time_of((double)e->wall_ns).text, time_of((double)odd[i].more_ns).text);
+                 time_of((double)wall_of(e)).text, time_of((double)odd[i].more_ns).text);
         for (uint32_t k = 0; k < odd[i].reason_count; k++) {
             mtp__say(w, k > 0 ? ", " : "");
             say_reason(w, &odd[i].reasons[k]);
@@ -188,6 +203,12 @@ static cell calls_of(double calls)
     return c;
 }
 
+static cell quantile_of(const mtp_digest *all, size_t op, double quantile)
+{
+    int64_t ns = mtp_digest_quantile(all, 0, op, quantile, NULL);
+    return ns == -1 ? (cell){"-"} : time_of((double)ns);
+}
+
 static void say_ops(mtp__words *w, const mtp_digest *all, int64_t limit)
 {
     const mtp_digest_entry *e = mtp_digest_entry_at(all, 0);
@@ -202,8 +223,7 @@ static void say_ops(mtp__words *w, const mtp_digest *all, int64_t limit)
         mtp__say(w, " %11s %9s %9s %5.1f%% %9s %9s %9s\n", calls_of((double)o->calls / steps).text,
                  time_or_blank(o->is_device ? 0 : (double)o->self_ns / steps).text,
                  time_or_blank((double)(o->is_device ? o->self_ns : o->device_ns) / steps).text, share,
-                 time_of((double)mtp_digest_quantile(all, 0, i, 0.5, NULL)).text,
-                 time_of((double)mtp_digest_quantile(all, 0, i, 0.99, NULL)).text,
+                 quantile_of(all, i, 0.5).text, quantile_of(all, i, 0.99).text,
                  time_of((double)o->max_ns).text);
     }
     if (limit >= 0 && e->op_count > (uint64_t)limit)

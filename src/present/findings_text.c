@@ -7,6 +7,16 @@
 #define INDENT 3u
 #define LEVELS 4u /* of detail: ranks are level * count + finding */
 
+/* Without any, what else was recorded counts as the CPU's time. */
+static bool has_ops(const mtp_trace *t)
+{
+    for (uint32_t i = 0; i < t->span_count; i++)
+        if (t->category[i] == MTP__CATEGORY_CPU_OP || t->category[i] == MTP__CATEGORY_CUDA_RUNTIME ||
+            t->category[i] == MTP__CATEGORY_CUDA_DRIVER)
+            return true;
+    return false;
+}
+
 static void say_summary(mtp__pieces *p, const mtp_findings *f)
 {
     const mtp_findings_summary *s = &f->summary;
@@ -28,7 +38,9 @@ static void say_summary(mtp__pieces *p, const mtp_findings *f)
         mtp__say(&w, " after %llu of warm-up", (unsigned long long)s->warm_up);
     if (s->outliers > 0)
         mtp__say(&w, ", without %llu that took far longer", (unsigned long long)s->outliers);
-    mtp__say(&w, ": the CPU was in operators for ");
+    mtp__say(&w, has_ops(f->trace)
+                     ? ": the CPU was in operators for "
+                     : ": the CPU was in scopes or functions (no operators were recorded) for ");
     mtp__say_share(&w, (double)s->cpu_ns / whole);
     mtp__say(&w, " of the time");
     if (s->device_ns > 0) {

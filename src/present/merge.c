@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "present/chrome/chrome.h"
+#include "trace/json/text.h"
 #include "trace/join/join.h"
 
 #define DAY_NS 86400000000000LL
@@ -21,7 +22,8 @@
 /* ------------------------------------------------------------------------------------------------ archive */
 
 typedef struct part { /* of the new file */
-    const char *file; /* borrowed: where it is now; "": a part of the old job's file */
+    const char *file; /* borrowed: where it is now */
+    const char *name; /* borrowed: what it is called in the new one */
     uint64_t from, bytes, offset;
     uint32_t rank; /* index */
 } part;
@@ -42,14 +44,30 @@ static uint64_t align(uint64_t at)
     return (at + MTP__JOB_ALIGN - 1) / MTP__JOB_ALIGN * MTP__JOB_ALIGN;
 }
 
-static void add_part(archive *a, const char *file, uint64_t from, uint64_t bytes)
+static void add_part(archive *a, const char *file, const char *name, uint64_t from, uint64_t bytes)
 {
     if (a->failed || !MTP__GROW(a->parts, a->room, a->count, (size_t)a->count + 1, 64)) {
         a->failed = true;
         return;
     }
-    a->parts[a->count++] = (part){file, from, bytes, a->at, a->rank};
+    a->parts[a->count++] = (part){file, name, from, bytes, a->at, a->rank};
     a->at = align(a->at + bytes);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static const char *keep(archive *a, const char *path)
+{
+    if (!MTP__GROW(a->paths, a->path_room, a->path_count, (size_t)a->path_count + 1, 64) ||
+        (a->paths[a->path_count] = mtp__strdup(path)) == NULL) {
+        a->failed = true;
+        return NULL;
+    }
+    return a->paths[a->path_count++];
 }
 
 static bool add_file(void *user, const char *file)
@@ -58,12 +76,22 @@ static bool add_file(void *user, const char *file)
     struct stat st;
     if (stat(file, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
         return true;
-    if (!MTP__GROW(a->paths, a->path_room, a->path_count, (size_t)a->path_count + 1, 64) ||
-        (a->paths[a->path_count] = mtp__strdup(file)) == NULL)
-        a->failed = true;
-    else
-        add_part(a, a->paths[a->path_count++], 0, (uint64_t)st.st_size);
+    const char *kept = keep(a, file);
+    if (kept != NULL)
+        add_part(a, kept, base_name(kept), 0, (uint64_t)st.st_size);
     return !a->failed;
+}
+
+static void add_old_part(archive *a, const char *file, const mtp__job_part *p)
+{
+    mtp__buffer name = {0};
+    mtp__json_unescape(&name, p->name.bytes, p->name.length);
+    mtp__buffer_add(&name, "", 1);
+    const char *kept = name.failed ? NULL : keep(a, name.bytes);
+    a->failed |= name.failed;
+    mtp__buffer_fini(&name);
+    if (kept != NULL)
+        add_part(a, file, kept, p->offset, p->bytes);
 }
 
 /* Of a recording that has several ranks beside it. */
@@ -101,10 +129,8 @@ static mtp_status list_parts(archive *a)
         }
         if (status == MTP_OK && k->section >= a->old.rank_count)
             status = MTP_FAIL(MTP_E_STATE, "%s: the file was changed meanwhile", k->row.file);
-        for (uint32_t i = 0; status == MTP_OK && i < a->old.ranks[k->section].parts; i++) {
-            const mtp__job_part *p = &a->old.parts[a->old.ranks[k->section].first + i];
-            add_part(a, k->row.file, p->offset, p->bytes);
-        }
+        for (uint32_t i = 0; status == MTP_OK && i < a->old.ranks[k->section].parts; i++)
+            add_old_part(a, k->row.file, &a->old.parts[a->old.ranks[k->section].first + i]);
     }
     return a->failed ? MTP_FAIL(MTP_E_NOMEM, "%u files", a->count) : status;
 }
@@ -133,12 +159,6 @@ static void put_clock(mtp__out *o, const mtp_rank_row *row)
     MTP__OUT(o, "}");
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static void put_rank(mtp__out *o, const archive *a, uint32_t rank, uint32_t *at)
 {
     const mtp_rank_row *row = &a->r->list[rank].row;
@@ -152,7 +172,7 @@ static void put_rank(mtp__out *o, const archive *a, uint32_t rank, uint32_t *at)
     put_clock(o, row);
     MTP__OUT(o, ", \"parts\": [");
     for (bool any = false; *at < a->count && a->parts[*at].rank == rank; ++*at, any = true) {
-        put_text(o, any ? ", {\"name\": " : "{\"name\": ", base_name(a->parts[*at].file));
+        put_text(o, any ? ", {\"name\": " : "{\"name\": ", a->parts[*at].name);
         put_number(o, ", \"offset\": ", (int64_t)a->parts[*at].offset);
         put_number(o, ", \"bytes\": ", (int64_t)a->parts[*at].bytes);
         MTP__OUT(o, "}");
@@ -352,8 +372,10 @@ mtp_status mtp_merge(const mtp_ranks *r, const char *path, const mtp_export_opti
     bool packs = mtp__path_ends(path, ".mtp");
     if (!packs && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
         return MTP_FAIL(MTP_E_ARG, "%s: the suffix must be .mtp, .json or .json.gz", path);
-    for (uint32_t k = 0; k < r->used; k++)
-        if (strcmp(r->list[k].row.file, path) == 0)
+    struct stat out, in;
+    bool exists = stat(path, &out) == 0;
+    for (uint32_t k = 0; k < r->count && exists; k++)
+        if (stat(r->list[k].row.file, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
             return MTP_FAIL(MTP_E_ARG, "%s is one of the files that are merged", path);
     mtp_file *to;
     status = mtp_file_create(path, packs ? MTP_FILE_PLAIN : known.compression, &to);

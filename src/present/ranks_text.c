@@ -26,10 +26,11 @@ static void say_head(mtp__pieces *p, const mtp_ranks *r)
         mtp__say(&w, ", ");
         mtp__say_count(&w, r->compared_count, "step", "steps");
         mtp__say(&w, " of ");
-    } else {
+    } else if (r->compared_count > 0) {
         mtp__say(&w, ", ");
     }
-    mtp__say_time(&w, r->step_ns);
+    if (r->compared_count > 0)
+        mtp__say_time(&w, r->step_ns);
     if (r->used > 1) {
         mtp__say(&w, "; clocks tied by ");
         mtp__say(&w, "%s",
@@ -62,11 +63,12 @@ static void say_findings(mtp__pieces *p, const mtp_ranks *r)
     bool started = false;
     for (uint32_t k = 0; k < r->used; k++)
         started |= r->list[k].row.only_started;
-    if (r->found_count == 0 && r->used > 1) {
+    if (r->found_count == 0 && r->stepped > 1 && r->compared_count > 0) {
         mtp__pieces_line(p, 0, "");
         mtp__pieces_line(p, 0,
-                         started ? "Who waits for whom cannot be said from these traces (see below)."
-                                 : "Nothing stands out: no rank is late, and communication takes little time.");
+                         started
+                             ? "Who waits for whom cannot be said from these traces (see below)."
+                             : "Nothing stands out: no rank is late, and communication takes little time.");
     }
     for (uint32_t i = 0; i < r->note_count; i++) {
         mtp__words w = {0};

@@ -1,10 +1,8 @@
 /* record/registry.c - see registry.h. Lock ranks: 1 profile, 2 registry, 3 intern, 4 control, 5 pool. */
 #define _GNU_SOURCE
 #include "record/registry.h"
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -58,20 +56,6 @@ static void init(void)
     atomic_store(&mtp__gate.ours, 1);
     mtp__recorder_fork_init();
     mtp__profile_exit_init();
-}
-
-/* Threads keep destructors in us, so we cannot be unloaded. The shared library says so itself (-z nodelete); a
- * plug-in that has the static one is kept loaded here. At load, when the loader's lock is this thread's: later,
- * one that holds it may wait for us. musl unloads nothing. */
-static __attribute__((constructor)) void stay_loaded(void)
-{
-#ifdef __GLIBC__
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1(&key, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 &&
-        map->l_name[0] != 0) /* "": the program */
-        (void)dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-#endif
 }
 
 mtp_status mtp__registry_init(void)

@@ -117,9 +117,10 @@ static mtp_status check_rank(const mtp_trace *t, int64_t wanted)
             mtp__member_whole(mtp__trace_get_text(t, t->metadata[i].json), "rank", &rank);
     if (rank == wanted)
         return MTP_OK;
-    return rank >= 0 ? MTP_FAIL(MTP_E_ARG, "this is the trace of rank %lld, not of %lld", (long long)rank,
-                                (long long)wanted)
-                     : MTP_FAIL(MTP_E_ARG, "the trace does not say which rank it is of: open it without a rank");
+    return rank >= 0
+               ? MTP_FAIL(MTP_E_ARG, "this is the trace of rank %lld, not of %lld", (long long)rank,
+                          (long long)wanted)
+               : MTP_FAIL(MTP_E_ARG, "the trace does not say which rank it is of: open it without a rank");
 }
 
 /* Closes the input. */

@@ -305,6 +305,15 @@ uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text)
     return mtp__intern_find(&t->text, mtp__hash_bytes(text, length), text, length);
 }
 
+mtp_text mtp__trace_metadata(const mtp_trace *t, const char *key)
+{
+    uint32_t id = mtp__trace_find_text(t, key);
+    for (uint32_t i = t->metadata_count; id != 0 && i-- > 0;) /* the last one counts, as in JSON */
+        if (t->metadata[i].key == id)
+            return mtp__trace_get_text(t, t->metadata[i].json);
+    return (mtp_text){"", 0};
+}
+
 /* --------------------------------------------------------------------------------------------- spans */
 
 static const size_t column_size[MTP__COLUMNS] = {8, 8, 4, 4, 4, 1, 1};

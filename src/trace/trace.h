@@ -260,7 +260,9 @@ struct mtp_trace {
     uint32_t flags_recorded; /* MTP_WITH_* and activities, if known */
     bool counted;            /* only the numbers are here (mtp_open_options.count_only): see counts */
     mtp_trace_info counts;   /* if counted */
-    char source[256];        /* where it came from, for messages */
+    bool in_job;             /* it is a part of a job's file, which says that it is of rank job_rank */
+    int64_t job_rank;
+    char source[4096]; /* where it came from: a path */
 
     mtp__span_memory columns;           /* owned: memory behind the span columns above */
     struct mtp__trace_builder *builder; /* owned; until finish() */
@@ -308,6 +310,7 @@ mtp_status mtp__trace_finish(mtp_trace *t);
 /* ------------------------------------------------------------------------------------------- reading */
 
 mtp_text mtp__trace_get_text(const mtp_trace *t, uint32_t id);
+mtp_text mtp__trace_metadata(const mtp_trace *t, const char *key);   /* its JSON; length 0: none */
 uint32_t mtp__trace_find_text(const mtp_trace *t, const char *text); /* id; 0: not in this trace */
 static inline const mtp__detail *mtp__trace_detail(const mtp_trace *t, uint32_t span)
 {

@@ -405,6 +405,41 @@ def compare(browser, folder):
     page.close()
 
 
+DRAWN = """(() => { window.drawn = []; const { prototype } = CanvasRenderingContext2D, plain = prototype.fillText;
+    prototype.fillText = function (text, x, y) {
+      const wide = this.measureText(text).width, from = this.textAlign === "right" ? x - wide : this.textAlign === "center" ? x - wide / 2 : x;
+      drawn.push({ text, from, to: from + wide, room: this.canvas.clientWidth });
+      return plain.call(this, text, x, y);
+    }; })()"""
+
+
+def words(browser, folder):
+    """What is no op, no call and no name is not called so; and everything can be read."""
+    gaps = made(folder, "gaps", [op("aten::mm", i * 2000, 1000) for i in range(20)])
+    page = browser.open(report(folder, gaps, name="gaps.html"))
+    evidence = page.run("[...document.querySelectorAll('#finding-host-idle li')].map((one) => one.textContent)")
+    check("gaps are no calls, and have no name", evidence == ["19.000ms in 19 gaps"], evidence)
+    dim = page.run("[...document.styleSheets].flatMap((one) => [...one.cssRules]).find((one) => one.selectorText === '.none').style.opacity")
+    check("a zero can be read: it is dim, and not faint", dim == "", dim)
+    page.close()
+    functions_only = made(folder, "python", [op(f"train.py({i}): f{i}", i, 100 - 2 * i, cat="python_function") for i in range(20)])
+    page = browser.open(report(folder, functions_only, name="python.html"))
+    shown = page.run("[...document.querySelectorAll('.card')].map((one) => one.textContent)")
+    check("functions are no ops", any("scope or function" in one for one in shown) and not any("in an op" in one for one in shown), shown)
+    page.close()
+    page = browser.open(report(folder, made(folder, "nothing", []), name="nothing.html"), width=375, height=720)
+    page.run(DRAWN)
+    open_tab(page, "timeline")
+    cut = page.run("drawn.filter((one) => one.text.length > 8 && (one.from < 0 || one.to > one.room)).map((one) => one.text)")
+    check("an empty timeline says so within a narrow page", cut == [] and page.run("drawn.some((one) => one.text.startsWith('Nothing was recorded'))"), cut)
+    page.close()
+    page = browser.open(report(folder, made(folder, "many", [op("aten::mm", i, 1, tid=i + 1) for i in range(600)]), name="many.html"))
+    open_tab(page, "about")
+    about = text(page, "#page-about-0")
+    check("of many tracks About shows the first ones, and says so", page.run("document.querySelectorAll('#page-about-0 tbody tr').length") == 500 and "100 more" in about, about[:300])
+    page.close()
+
+
 def main():
     with tempfile.TemporaryDirectory() as name, chromium.Browser() as browser:
         folder, cuda, stack = pathlib.Path(name), GOLDEN / "torch/cuda_gpt.json.gz", GOLDEN / "torch/cuda_stack.json.gz"
@@ -428,6 +463,7 @@ def main():
         memory(browser, address)
         staircase(browser, folder)
         compare(browser, folder)
+        words(browser, folder)
 
 
 if chromium.find() is None:

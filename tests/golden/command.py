@@ -40,6 +40,10 @@ def explain_tells_what_stands_out(folder):
     assert "1. The device waits for launches" in ran.out and "[device-idle-launch-bound] could save" in ran.out, ran.out
     assert all(len(line) <= 100 for line in ran.out.splitlines()), max(ran.out.splitlines(), key=len)
     assert all(len(line) <= 70 for line in run("explain", TRACE, COLUMNS="70").out.splitlines())
+    functions = folder / "functions.json"
+    functions.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "python_function", "name": "a.py(1): f", "pid": 1, "tid": 1, "ts": 1, "dur": 9000}]}))
+    first = run("explain", functions).out.replace("\n", " ")
+    assert "no operators were recorded" in first and "in operators for" not in first, first
     told = json.loads(run("explain", "--json", TRACE).out)
     equal(told["steps"], 3)
     first = told["findings"][0]

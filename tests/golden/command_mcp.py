@@ -88,6 +88,13 @@ def mcp_serves_traces_within_their_budget(folder):
                             ({"trace": __file__}, "what can be read")):
         failed, text = called("explain", **arguments)
         assert failed and word in text, (arguments, text)
+    for tool, arguments, word in (("stats", {"by_shape": "yes"}, "'by_shape' is not true or false"), ("stats", {"by_shape": 1}, "'by_shape'"),
+                                  ("stats", {"sort_by": "count"}, "there is no argument 'sort_by'; stats has trace, sort, by_shape, budget"),
+                                  ("explain", {"": 1}, "there is no argument ''"), ("explain", {"properties": 1}, "there is no argument"),
+                                  ("explain", {"x" * 5000: 1}, "there is no argument"), ("steps", {"a\0b": 1}, "there is no argument")):
+        failed, text = called(tool, trace=TRACE, **arguments)      # what a model made up is told, not ignored
+        assert failed and word in text and len(text) < 400, (arguments, text)
+    equal(called("stats", trace=TRACE, by_shape=None), called("stats", trace=TRACE, by_shape=False))
     equal(called("explain", trace=TRACE, budget=None), called("explain", trace=TRACE))
     (folder / "in").mkdir()
     (folder / "in" / "t.json").write_text('{"traceEvents": []}')

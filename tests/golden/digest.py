@@ -81,6 +81,27 @@ for trace in TRACES:
         other.write_bytes(other.read_bytes()[:-5])
         check(f"{name}: a file that was cut is said so", json.loads(run("digest", "--json", other))["damaged"] == 1)
 
+def made(path, **metadata):
+    path.write_text(json.dumps({**metadata, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}))
+    return path
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    one = made(folder / "one.json", job="\u00fcber", hostname="h", distributedInfo={"rank": 4, "world_size": 8, "job": "launcher's"})
+    two, broken = made(folder / "rank5.json", distributedInfo={"world_size": 8, "job": "launcher's"}, host="g"), folder / "broken.json"
+    broken.write_text('{"traceEvents": [{"ph"')
+    said = run("digest", one, broken, two, "-o", folder / "sum.digest", code=3)
+    entries = json.loads(run("digest", "--json", folder / "sum.digest"))["entries"]
+    check("what cannot be read is named, and the others are summed", "broken.json" in said and len(entries) == 2, (said, entries))
+    check("job, rank and host are those of the trace", [(e["job"], e["rank"], e["host"]) for e in entries] == [("launcher's", 5, "g"), ("\u00fcber", 4, "h")], entries)
+    check("nothing that can be read: no digest", "broken.json" in run("digest", broken, "-o", folder / "none.digest", code=3) and not (folder / "none.digest").exists())
+    run("digest", one, two, "-o", folder / "sum.digest.gz")
+    check("a packed digest is read", json.loads(run("digest", "--json", folder / "sum.digest.gz"))["entries"] == entries)
+    (folder / "cut.digest.gz").write_bytes((folder / "sum.digest.gz").read_bytes()[:-9])
+    check("one that was cut is said so", json.loads(run("digest", "--json", folder / "cut.digest.gz"))["damaged"] > 0)
+    check("a rank beyond any number is refused", "not a rank" in run("digest", "--as-rank", "99999999999999999999", one, code=2))
+
 for args, code, words in ((("--by", "colour", TRACES[0]), 2, "rank, step, job, host"), (("--as-rank", "-1", TRACES[0]), 2, "not a rank"), ((), 2, "mtprof digest TRACE"),
                           (("-l", "x", TRACES[0]), 2, "number of rows"), (("/nowhere.digest",), 3, "/nowhere.digest")):
     said = run("digest", *args, code=code)

@@ -93,7 +93,7 @@ def rank_of(job, rank):
         span("user_annotation", f"ProfilerStep#{step}", start, now - start)
         now += 50_000
     events.append({"ph": "X", "cat": "cpu_op", "name": "torn", "pid": 100, "tid": 100, "ts": now / 1000, "dur": "?" if rank == 1 and job == "after" else 1})
-    return {"distributedInfo": {"rank": rank, "world_size": RANKS, "backend": "nccl"}, "host": f"node{rank // 2}", "job": job, "traceEvents": events}
+    return {"distributedInfo": {"rank": rank, "world_size": RANKS, "backend": "nccl"}, "hostname": f"node{rank // 2}", "job": job, "traceEvents": events}
 
 
 def make(folder, mtprof):

@@ -5,6 +5,7 @@ usage: tests/golden/parquet.py MTPROF TRACE...
 The files are read by parquet_file.py, beside this file, which knows nothing of our writer.
 """
 import collections
+import fcntl
 import json
 import math
 import os
@@ -311,6 +312,15 @@ def check_odd(folder):
             check("counters: values are there", sorted(t["instants"]["value"]) == sorted([1.5, -0.0, 0, 1e300, -7]), t["instants"])
 
 
+def check_dictionary(folder):
+    """Names that differ only in bytes that are not UTF-8 are one in the tables, and one in their dictionary."""
+    trace = folder / "invalid.json"
+    names = [b"n\x80", b"n\x81", b"n", b"n\x80", b"m\x81", b"n\x81"]
+    trace.write_bytes(b'{"traceEvents": [' + b",".join(b'{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": %d, "dur": 1}' % (n, 3 * i) for i, n in enumerate(names)) + b"]}")
+    t = exported(trace, folder)
+    check("invalid names: each member of a dictionary is there once", t["spans"]["name"] == [n.decode(errors="replace") for n in names], t["spans"]["name"])
+
+
 def check_places(folder):
     """The job, the rank, and what is refused."""
     def trace(path, **metadata):
@@ -331,21 +341,25 @@ def check_places(folder):
             ("the metadata's job", "x/r.json", {"job": "nightly", "distributedInfo": {"world_size": 2, "rank": 1}}, [], "job=nightly/rank=1"),
             ("options", "x/r.json", {"job": "nightly", "distributedInfo": {"world_size": 2, "rank": 1}}, ["--job", "a/b=c%", "--as-rank", "12345678901"], "job=a%2Fb%3Dc%25/rank=12345678901"),
             ("a rank that is none", "x/r.json", {"distributedInfo": {"rank": -5, "world_size": "2"}}, [], "job=x/rank=0"),
-            ("a job with escapes", "x/y.json", {"job": "a\nb"}, [], "job=y/rank=0"),
+            ("a job with escapes", "x/y.json", {"job": "a\n\u00fc"}, [], "job=a%0A\u00fc/rank=0"),
+            ("the launcher's job", "x/y.json", {"distributedInfo": {"rank": 1, "world_size": 2, "job": "slurm 7"}}, [], "job=slurm 7/rank=1"),
+            ("a rank in the file's name", "x/rank_3.json", {}, [], "job=rank_3/rank=3"),
+            ("a long path", f"x/{'d' * 200}/{'e' * 200}/rank_3.json", {"distributedInfo": {"world_size": 2}}, [], f"job={'e' * 200}/rank=3"),
             ("invalid characters", "x/y.json", {}, ["--job", b"\xff\x01.."], "job=\ufffd%01../rank=0")):
         options = [os.fsdecode(o) for o in options]
         code, err, places = placed(*options, trace(folder / path, **metadata))
         check(f"job and rank: {name}", code == 0 and places == [place], (code, err, places))
     one, two = trace(folder / "x/one.json"), trace(folder / "x/two.json")
     code, err, places = placed("--job", "j", one, two)
-    check("two traces of one rank are refused, and the first is kept", code == 4 and places == ["job=j/rank=0"] and "--job, --as-rank" in err and "two" not in places, err)
+    check("two traces of one rank are refused, and the first is kept", code == 4 and places == ["job=j/rank=0"] and "--job, --as-rank" in err and "two.json: " in err, err)
     ranks = [trace(folder / f"x/ranks/{i}.json", distributedInfo={"rank": i, "world_size": 3}) for i in range(3)]
     code, err, places = placed(*ranks)
     check("ranks of a folder are one job", code == 0 and places == [f"job=ranks/rank={i}" for i in range(3)], (err, places))
     (folder / "x/bad.json").write_text('{"traceEvents": [{"ph"')
     code, err, places = placed(ranks[0], folder / "x/bad.json", ranks[2])
     check("a broken trace does not keep the others out", code == 3 and places == ["job=ranks/rank=0", "job=ranks/rank=2"] and "bad.json" in err, (code, err, places))
-    for options, words in ((["--job", ""], "empty"), (["--job", "x" * 300], "too long"), (["--as-rank", "x"], "not a number"), (["--as-rank", "-1"], "not a number")):
+    for options, words in ((["--job", ""], "empty"), (["--job", "x" * 300], "too long"), (["--as-rank", "x"], "not a rank"), (["--as-rank", "-1"], "not a rank"),
+                           (["--as-rank", "99999999999999999999"], "not a rank")):
         code, err, places = placed(*options, one)
         check(f"{options} is refused", code == 2 and words in err and not places, (code, err))
     code, err, places = placed("--as-rank", "1", one, two)
@@ -381,6 +395,32 @@ def check_folders(folder):
         check(f"{locale} changes nothing", code == 0, err)
 
 
+def check_at_once(folder):
+    """Two exports to one rank: one of them wins with all of its tables."""
+    traces = []
+    for i, n in enumerate((300, 301)):
+        traces.append(folder / f"at_once_{i}.json")
+        traces[i].write_text(json.dumps({"traceEvents": [event(f"{n} {k}", k, 1) for k in range(n)]}))
+    for turn in range(10):
+        lake = folder / f"at_once_{turn}"
+        lake.mkdir()
+        both = [subprocess.Popen([MTPROF, "export", "--parquet", lake, "--job", "x", trace], stderr=subprocess.DEVNULL) for trace in traces]
+        codes = [p.wait() for p in both]
+        t = tables(lake)
+        right = sorted(codes) == [0, 4] and len(t["spans"]["span"]) == len(t["names"]["name"]) == 300 + codes.index(0)
+        if not right or list(lake.rglob(".mtprof*")):
+            break
+    check("of two exports at once one wins", right and not list(lake.rglob(".mtprof*")), (codes, len(t["spans"]["span"]), len(t["names"]["name"]), list(lake.rglob(".mtprof*"))))
+    lake = folder / "locked"
+    place = lake / "metadata/job=x/rank=0"
+    place.mkdir(parents=True)
+    with open(place / ".mtprof.lock", "wb") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        code, _, err = run("export", "--parquet", lake, "--job", "x", traces[0])
+    check("a rank that another export is writing is refused", code == 4 and "another export" in err and not list(lake.rglob("*.parquet")), (code, err))
+    check("what a killed export left locks nothing", run("export", "--parquet", lake, "--job", "x", traces[0])[0] == 0 and not list(lake.rglob(".mtprof*")))
+
+
 def check_large(folder):
     """More than a row group; texts that fill dictionaries; columns that begin to have values late."""
     random = __import__("random").Random(1)
@@ -404,8 +444,10 @@ with tempfile.TemporaryDirectory() as name:
             check_trace(each, here)
     check_recordings(here)
     check_odd(here)
+    check_dictionary(here)
     check_places(here)
     check_folders(here)
+    check_at_once(here)
     check_large(here)
 print(f"1..{count}")
 sys.exit(failed > 0)

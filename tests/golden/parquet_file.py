@@ -174,6 +174,7 @@ def chunk(data, part, element, rows):
         if head[1] == 2:
             assert dictionary is None and at == meta[11] and head[7][2] == 0
             dictionary = plain(content, 0, head[7][1], kind)
+            assert len(set(dictionary)) == len(dictionary), "readers of dictionaries take equal members for one"
             encodings.add(0)
         else:
             assert dictionary is None or values or at == meta[9]

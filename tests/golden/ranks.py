@@ -192,6 +192,41 @@ def contradictions_are_named():
         assert off_by(truth, r["rank"], r["clock"]) <= r["clock"]["error_ns"] + 2
 
 
+def a_timeline_beside_the_traces_is_no_rank():
+    both = copy(os.path.join(folder, "both"))
+    run("merge", both, "-o", f"{both}/all.json.gz")
+    found = ranks_of(both)
+    assert [r["rank"] for r in found["ranks"]] == list(range(RANKS)), found["left_out"]
+    assert [x["file"] for x in found["left_out"]] == [f"{both}/all.json.gz"], found["left_out"]
+    assert "timeline of several ranks" in run("ranks", f"{both}/all.json.gz", code=3).stderr
+
+
+def inputs_are_not_overwritten():
+    kept = copy(os.path.join(folder, "kept"))
+    before = open(f"{kept}/rank3.json", "rb").read()
+    os.symlink("rank4.json", f"{kept}/link.json")
+    for out in (f"{kept}/rank3.json", f"{kept}/../kept/rank3.json", f"{kept}/link.json"):
+        assert "is one of the files that are merged" in run("merge", kept, "-o", out, code=2).stderr
+    assert open(f"{kept}/rank3.json", "rb").read() == before
+    again = os.path.join(folder, "again.mtp")
+    run("merge", job, "-o", again)
+    assert open(again, "rb").read() == open(job, "rb").read()
+
+
+def texts_are_unescaped_and_harmless():
+    odd = copy(os.path.join(folder, "odd"))
+    for r in range(RANKS):
+        t = load(f"{odd}/rank{r}.json")
+        t["hostname"] = "h\u00f6st\x1b[31m"
+        save(f"{odd}/rank{r}.json", t)
+    shutil.copy(f"{odd}/rank0.json", f"{odd}/rank0_\x1b[31m.json")
+    os.remove(f"{odd}/rank1.json")
+    assert {r["host"] for r in ranks_of(odd)["ranks"]} == {"h\u00f6st\x1b[31m"}
+    done = run("merge", odd, "-o", os.path.join(folder, "odd.mtp"))
+    shown = run("ranks", odd).stdout + run("info", os.path.join(folder, "odd.mtp")).stdout + done.stderr
+    assert "\x1b" not in shown and "h\u00f6st?[31m" in shown, shown
+
+
 def one_rank_is_not_compared():
     found = ranks_of(os.path.join(made, "rank5.json"))
     assert len(found["ranks"]) == 1 and not found["findings"]
@@ -266,11 +301,19 @@ def without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks():
     assert "Who waits for whom cannot be said" in text and "Nothing stands out" not in text and "enqueue" in text, text
 
 
+def findings_of_one_rank_tell_of_communication_once():
+    found = json.loads(run("explain", "--json", os.path.join(REAL, "nccl0.json.gz")).stdout)["findings"]
+    assert found[0]["id"] == "exposed-communication" and "mtprof ranks" in json.dumps(found[0]), found[0]
+    assert not any("ncclDevKernel" in f["title"] for f in found), [f["title"] for f in found]
+
+
 TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the_text_begins_with_the_verdict,
          an_archive_gives_the_same_answers, one_rank_of_an_archive_is_on_the_jobs_clock, a_timeline_keeps_ranks_apart,
          each_bad_file_is_named_and_the_rest_is_compared, without_common_calls_the_time_of_day_counts, contradictions_are_named,
+         a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten, texts_are_unescaped_and_harmless,
          one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
-         real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks]
+         real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
+         findings_of_one_rank_tell_of_communication_once]
 
 with tempfile.TemporaryDirectory() as folder:
     made, job = os.path.join(folder, "made"), os.path.join(folder, "job.mtp")

@@ -154,6 +154,9 @@ static void do_tasks(void)
     itt.end(b);
     itt.end(b); /* one too many */
     pair(torch, itt.string_create("aten::add"));
+    pair(torch, itt.string_create("Optimizer.step#SGD.step"));
+    pair(torch, itt.string_create("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"));
+    pair(b, itt.string_create("Optimizer.step#SGD.step"));
     itt.begin_fn(a, none, none, (void *)(uintptr_t)a_function_with_a_name);
     itt.end(a);
     for (int i = 0; i < 2; i++) {

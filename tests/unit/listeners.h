@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "record/listen/listen.h"
@@ -245,5 +246,14 @@ static int use_own_runtime_folder(void **state)
     snprintf(folder, sizeof folder, "%s", test_path("r"));
     mkdir(folder, 0700);
     return setenv("XDG_RUNTIME_DIR", folder, 1);
+}
+
+/* On a busy machine it takes a while until all threads have seen the signal. */
+static inline void stop_and_wait(pid_t pid)
+{
+    siginfo_t info = {0};
+    kill(pid, SIGSTOP);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
+    assert_int_equal(info.si_code, CLD_STOPPED);
 }
 #endif

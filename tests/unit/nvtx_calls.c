@@ -43,9 +43,11 @@ static const void *exports(uint32_t which)
 
 static void *library;
 static int (*inject)(mtp__nvtx_export *);
-static void init(void)
+static void init_core(void)
 {
     const char *path = getenv("NVTX_INJECTION64_PATH");
+    if (library != NULL)
+        return;
     if (path == NULL)
         exit(0);
     library = dlopen(path, RTLD_LAZY);
@@ -100,6 +102,8 @@ static event registered(const void *handle)
         if (!(x))                                                                                            \
             exit(__LINE__ % 200 + 20);                                                                       \
     } while (0)
+
+#include "nvtx_payloads.h"
 
 static void do_ranges(void)
 {
@@ -284,13 +288,16 @@ static void do_exit_elsewhere(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} ways[] = {{"ranges", do_ranges},   {"domains", do_domains}, {"payloads", do_payloads},
-            {"threads", do_threads}, {"old", do_old},         {"forks", do_forks},
-            {"killed", do_killed},   {"unloads", do_unloads}, {"exit_elsewhere", do_exit_elsewhere}};
+} ways[] = {{"ranges", do_ranges},       {"domains", do_domains}, {"payloads", do_payloads},
+            {"threads", do_threads},     {"old", do_old},         {"forks", do_forks},
+            {"killed", do_killed},       {"unloads", do_unloads}, {"exit_elsewhere", do_exit_elsewhere},
+            {"extension", do_extension}, {"nccl", do_nccl},       {"hostile", do_hostile},
+            {"versions", do_versions}};
 
 int main(int argc, char **argv)
 {
-    init();
+    if (argc < 2 || strcmp(argv[1], "extension") != 0) /* which starts the core itself */
+        init_core();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (argc > 1 && strcmp(argv[1], ways[i].name) == 0) {
             ways[i].run();

@@ -12,13 +12,14 @@ typedef union caller { /* as large as any struct, and what lies behind it */
 } caller;
 
 /* What the calls under test use. */
-static mtp_trace *trace;
+static mtp_trace *trace, *recording;
 static mtp_averages *rows;
 static mtp_events *events;
 static mtp_tree *tree;
 static mtp_diff *diff;
 static mtp_memory_timeline *timeline;
 static mtp_findings *findings;
+static mtp_ranks *ranks;
 static mtp_profile *prof;
 
 static bool swallow(void *user, const void *bytes, size_t n)
@@ -107,6 +108,28 @@ static mtp_status give_open(const caller *c)
     return status;
 }
 
+static mtp_status give_digest(const caller *c)
+{
+    mtp_digest *made = NULL;
+    mtp_status status = mtp_digest_create(trace, (const mtp_digest_options *)c, &made);
+    mtp_digest_destroy(made);
+    return status;
+}
+
+static mtp_status give_ranks(const caller *c)
+{
+    const char *path = test_path("abi.json");
+    mtp_ranks *made = NULL;
+    mtp_status status = mtp_ranks_create(&path, 1, (const mtp_ranks_options *)c, &made);
+    mtp_ranks_destroy(made);
+    return status;
+}
+
+static mtp_status give_merge(const caller *c)
+{
+    return mtp_merge(ranks, test_path("merged.json"), (const mtp_export_options *)c);
+}
+
 static uint32_t no_frames(void *user, uint64_t *frames, uint32_t room)
 {
     (void)user, (void)frames, (void)room;
@@ -157,6 +180,9 @@ static const struct filled {
     FILLED(mtp_words_options, only, give_words, MTP_WORDS_OPTIONS_INIT),
     FILLED(mtp_cut_options, process, give_cut, MTP_CUT_OPTIONS_INIT),
     FILLED(mtp_export_options, user, give_export, MTP_EXPORT_OPTIONS_INIT),
+    FILLED(mtp_export_options, user, give_merge, MTP_EXPORT_OPTIONS_INIT),
+    FILLED(mtp_digest_options, rank, give_digest, MTP_DIGEST_OPTIONS_INIT),
+    FILLED(mtp_ranks_options, user, give_ranks, MTP_RANKS_OPTIONS_INIT),
     FILLED(mtp_report_options, device, give_report, MTP_REPORT_OPTIONS_INIT),
     FILLED(mtp_parquet_options, rank, give_parquet, MTP_PARQUET_OPTIONS_INIT),
     FILLED(mtp_open_options, max_memory, give_open, MTP_OPEN_OPTIONS_INIT),
@@ -233,6 +259,11 @@ static mtp_status take_findings(caller *c)
     return mtp_findings_get_summary(findings, (mtp_findings_summary *)c);
 }
 
+static mtp_status take_recording(caller *c)
+{
+    return mtp_trace_recording(recording, 0, (mtp_recording_info *)c);
+}
+
 static mtp_status take_columns(caller *c)
 {
     return mtp_trace_columns(trace, (mtp_columns *)c);
@@ -255,6 +286,7 @@ static const struct received {
     RECEIVED(mtp_memory_info, peak_blocks, take_memory),
     RECEIVED(mtp_findings_summary, process, take_findings),
     RECEIVED(mtp_columns, column, take_columns),
+    RECEIVED(mtp_recording_info, info, take_recording),
 };
 
 static void take(const struct received *r, size_t size, caller *c)
@@ -297,6 +329,7 @@ static void what_an_older_caller_does_not_know_keeps_its_default(void **state)
     assert_ok(mtp__abi_read(&to, sizeof to, &from, from.size, "grown"));
     assert_int_equal(to.old, 2);
     assert_int_equal(to.new, 7);
+    assert_int_equal(to.size, sizeof to); /* it is ours: what is read may be handed on */
     mtp__abi_write(&from, &to, sizeof to);
     assert_int_equal(from.size, MTP__ABI_UNTIL(struct grown, old));
     assert_int_equal(from.new, CANARY);
@@ -340,6 +373,14 @@ static int prepare(void **state)
     assert_ok(mtp_memory_timeline_create(trace, NULL, &timeline));
     assert_ok(mtp_findings_create(trace, NULL, &findings));
     assert_ok(mtp_profile_create(NULL, &prof));
+    const char *path = test_path("abi.json");
+    assert_ok(mtp_ranks_create(&path, 1, NULL, &ranks));
+    mtp_profile_config config = test_config(NULL);
+    config.spool = test_path("abi.mtp");
+    mtp_profile *p = test_start(&config);
+    assert_ok(mtp_profile_stop(p));
+    mtp_profile_destroy(p);
+    assert_ok(mtp_trace_open(config.spool, NULL, &recording));
     return 0;
 }
 
@@ -347,6 +388,8 @@ static int finish(void **state)
 {
     (void)state;
     mtp_profile_destroy(prof);
+    mtp_trace_destroy(recording);
+    mtp_ranks_destroy(ranks);
     mtp_findings_destroy(findings);
     mtp_memory_timeline_destroy(timeline);
     mtp_diff_destroy(diff);

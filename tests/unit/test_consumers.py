@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unit: programs and projects that use an installed libmtprof: by CMake, meson, make; from C99, C11, C++17 and C++20; with gcc and
+"""Unit: programs and projects that use an installed libmtprof: by CMake, meson, make; from C99, C11, C++11, C++17 and C++20; with gcc and
 clang; with the shared and the static library; and what the libraries export.
 
 usage: tests/unit/test_consumers.py BUILD MESON     speaks TAP; what is not installed (CMake, clang, a C++ compiler) is skipped
@@ -13,6 +13,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+MAJOR, MINOR = (int(re.search(rf"#define MTP_VERSION_{part} (\d+)", (SOURCE / "include/mtprof.h").read_text())[1]) for part in ("MAJOR", "MINOR"))
+HERE, NEWER, NEXT = f"{MAJOR}.{MINOR}", f"{MAJOR}.{MINOR + 1}", str(MAJOR + 1)
 results = []
 PROGRAM = """
 #include <mtprof.h>
@@ -40,10 +42,10 @@ int main(void)
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(user {language})
-find_package(mtprof 0.1 REQUIRED{parts})
+find_package(mtprof HERE REQUIRED{parts})
 add_executable(user program.{suffix})
 target_link_libraries(user PRIVATE {target})
-"""
+""".replace("HERE", HERE)
 MESON = """
 project('user', 'c', default_options: ['c_std=c11'])
 executable('user', 'program.c', dependencies: dependency('mtprof'{how}))
@@ -71,6 +73,25 @@ void plugin_stop(void)
 {
     mtp_profile_stop(prof);
     mtp_profile_destroy(prof);
+}
+"""
+# It needs hardly anything of the library, and has a thread's last error there.
+PLUGIN_THAT_FAILS = """
+#include <mtprof.h>
+int plugin_start(void);
+int plugin_start(void)
+{
+    return 0;
+}
+void plugin_work(void);
+void plugin_work(void)
+{
+    uint32_t activities;
+    mtp_activity_parse("none of ours", &activities);
+}
+void plugin_stop(void);
+void plugin_stop(void)
+{
 }
 """
 # A thread that recorded in a plug-in ends after the plug-in was closed; so does the process, and a fork of it.
@@ -124,7 +145,16 @@ int main(int argc, char **argv)
     return 0;
 }
 """
-DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++17"), ("cpp", "c++20")]
+SEVERAL = """
+import ctypes, os, sys
+plugins = [ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_LOCAL) for path in sys.argv[1:]]
+started = [one.plugin_start() for one in plugins]
+for one in plugins:
+    one.plugin_work()
+    one.plugin_stop()
+print(*started)
+"""
+DIALECTS = [("c", "c99"), ("c", "c11"), ("c", "c17"), ("cpp", "c++11"), ("cpp", "c++17"), ("cpp", "c++20")]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
@@ -176,9 +206,9 @@ def check_cmake(root, prefix, mindtorch):
         if target == "mtprof::static" and code == 0:
             check("and_that_needs_no_shared_one", "libmtprof" not in run("readelf", "-d", "b/user", cwd=folder)[1])
     check_cmake_places(root, prefix)
-    for version, name in ("0.2", "a_newer_version"), ("1", "another_major_version"):
+    for version, name in (NEWER, "a_newer_version"), (NEXT, "another_major_version"):
         folder = fresh(root, f"cmake-{version}", CMakeLists__txt=CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(
-            "mtprof 0.1", f"mtprof {version}"), program__c=PROGRAM)
+            f"mtprof {HERE}", f"mtprof {version}"), program__c=PROGRAM)
         code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=folder)
         check(f"{name}_is_not_found", code != 0 and "requested version" in out, out)
     if not mindtorch:
@@ -194,14 +224,22 @@ def check_cmake_places(root, prefix):
     (root / "merged/usr").symlink_to(prefix)
     for name in ("lib", "lib64", "bin"):  # as /lib is /usr/lib
         (root / "merged" / name).symlink_to(f"usr/{name}")
-    for name, asked, place in (("where_lib_is_a_link_to_usr_lib", "0.1", root / "merged"), ("its_part_static", "COMPONENTS static", prefix),
-                               ("its_part_mtprof", "COMPONENTS mtprof", prefix), ("a_range_of_versions", "0.1...0.2", prefix)):
-        text = CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace("mtprof 0.1", f"mtprof {asked}").replace("3.16", "3.19")
+    for name, asked, place in (("where_lib_is_a_link_to_usr_lib", HERE, root / "merged"), ("its_part_static", "COMPONENTS static", prefix),
+                               ("its_part_mtprof", "COMPONENTS mtprof", prefix), ("a_range_of_versions", f"{HERE}...{NEWER}", prefix)):
+        text = CMAKE.format(language="C", suffix="c", target="mtprof::mtprof", parts="").replace(f"mtprof {HERE}", f"mtprof {asked}").replace("3.16", "3.19")
         folder = fresh(root, f"cmake-{name}", CMakeLists__txt=text, program__c=PROGRAM)
         code, out = run("cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={place}", cwd=folder)
         if code == 0:
             code, out = run("cmake", "--build", "b", cwd=folder)
         check(f"cmake_finds_{name}", code == 0 and works("b/user", folder)[0], out)
+    config = next(prefix.rglob("mtprof-config.cmake")).parent  # without a language, CMake does not know Debian's lib/x86_64-linux-gnu
+    for part in "mtprof", "static":  # a project of projects, or one in CUDA only
+        text = CMAKE.format(language="NONE", suffix="c", target=f"mtprof::{part}", parts="").replace("add_exec", "enable_language(C)\nadd_exec")
+        folder = fresh(root, f"cmake-none-{part}", CMakeLists__txt=text, program__c=PROGRAM)
+        code, out = run("cmake", "-S", ".", "-B", "b", f"-Dmtprof_DIR={config}", cwd=folder)
+        if code == 0:
+            code, out = run("cmake", "--build", "b", cwd=folder)
+        check(f"cmake_finds_its_part_{part}_before_any_language_is_enabled", code == 0 and works("b/user", folder)[0], out)
     version = next(prefix.rglob("mtprof-config-version.cmake"))
     folder = fresh(root, "versions", CMakeLists__txt="cmake_minimum_required(VERSION 3.19)\nproject(user C)\n" + "".join(
         f'find_package(mtprof {asked} QUIET)\nmessage("{asked} ${{mtprof_FOUND}}")\nunset(mtprof_DIR CACHE)\n'
@@ -261,13 +299,19 @@ def check_compilers(root, pkgconfig):
 
 def check_plugins(root, lib, include):
     """Plug-ins that are closed while threads of the program have recorded in them."""
-    folder = fresh(root, "plugins", plugin__c=PLUGIN, host__c=PLUGIN_HOST)
+    folder = fresh(root, "plugins", plugin__c=PLUGIN, fails__c=PLUGIN_THAT_FAILS, host__c=PLUGIN_HOST)
     code, out = run("cc", "host.c", "-o", "host", "-pthread", "-ldl", cwd=folder)
-    for kind, libraries in ("shared", [f"-L{lib}", "-lmtprof", f"-Wl,-rpath,{lib}"]), ("static", [lib / "libmtprof.a", "-lz", "-lzstd", "-lm"]):
+    static = [lib / "libmtprof.a", "-lz", "-lzstd", "-lm"]
+    for kind, libraries in ("shared", [f"-L{lib}", "-lmtprof", f"-Wl,-rpath,{lib}"]), ("static", static), ("failing", static):
         if code == 0:
-            code, out = run("cc", "-shared", "-fPIC", "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
+            code, out = run("cc", "-shared", "-fPIC", "fails.c" if kind == "failing" else "plugin.c", "-o", f"{kind}.so", f"-I{include}", *libraries, "-pthread", "-ldl", cwd=folder)
         status, said = run("./host", f"./{kind}.so", cwd=folder) if code == 0 else (code, out)
         check(f"a_plug_in_with_the_{kind}_library_can_be_closed", status == 0, (status, said))
+    plugins = [folder / f"{name}.so" for name in ("shared", "static", "another")]  # three copies in one process
+    if plugins[1].exists():
+        shutil.copy(plugins[1], plugins[2])
+    code, out = run(sys.executable, "-c", SEVERAL, *plugins, cwd=folder)
+    check("plug_ins_with_libraries_of_their_own_are_loaded_together", code == 0 and out == "0 0 0\n", out)
 
 
 def check_exports(lib):

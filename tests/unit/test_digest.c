@@ -299,6 +299,8 @@ static void an_entry_fits_its_limit_and_its_totals_stay_exact(void **state)
         const mtp_digest_entry *e = mtp_digest_entry_at(back, 0);
         const mtp_digest_op *last = mtp_digest_op_at(back, 0, e->op_count - 1), *o;
         assert_string_equal(last->name.bytes, "(others)");
+        double error; /* it has no histogram */
+        assert_int_equal(mtp_digest_quantile(back, 0, e->op_count - 1, 0.99, &error), -1);
         uint64_t names_in_all = 0;
         for (size_t i = 0; (o = mtp_digest_op_at(back, 0, i)) != NULL; i++)
             names_in_all += o->names;
@@ -506,6 +508,32 @@ static void the_slow_step_and_its_op_are_named(void **state)
     mtp_digest_destroy(all);
 }
 
+/* A rank that was restarted from a checkpoint repeats steps; they are not twice as long. */
+static void a_repeated_step_is_as_long_as_its_mean(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_steps(20, 30, 11, 300000), *u = made_steps(5, 30, -1, 0);
+    mtp_digest *d[2] = {digest_of(t, 0), digest_of(u, 0)}, *all;
+    assert_ok(mtp_digest_sum((const mtp_digest *const *)d, 2, MTP_DIGEST_BY_ALL, &all));
+    mtp__digest_odd *odd;
+    size_t count;
+    assert_ok(mtp__digest_odd_steps(all, &odd, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(mtp_digest_entry_at(all, odd->entry)->step, 11);
+    assert_string_equal(odd->reasons[0].name.bytes, "aten::item");
+    mtp__free(odd);
+    collected out = {0};
+    assert_ok(mtp_digest_text(all, 5, collect, &out));
+    assert_non_null(strstr(out.bytes, "(rank 0, step 11)"));
+    assert_non_null(strstr(out.bytes, "5 steps were recorded more than once"));
+    collected_free(&out);
+    for (int i = 0; i < 2; i++)
+        mtp_digest_destroy(d[i]);
+    mtp_digest_destroy(all);
+    mtp_trace_destroy(t);
+    mtp_trace_destroy(u);
+}
+
 static void equal_steps_are_not_odd(void **state)
 {
     (void)state;
@@ -583,6 +611,7 @@ int main(void)
         TEST(a_bucket_that_does_not_exist_is_refused),
         TEST(hostile_blocks_are_refused),
         TEST(the_slow_step_and_its_op_are_named),
+        TEST(a_repeated_step_is_as_long_as_its_mean),
         TEST(equal_steps_are_not_odd),
         TEST(running_out_of_memory_is_an_error_and_leaks_nothing),
     };

@@ -2,6 +2,9 @@
 #include "tests/test.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "base/error.h"
 #include "base/plain.h"
 
@@ -113,6 +116,46 @@ static void each_thread_has_its_own_story(void **state)
     assert_string_equal(mtp_last_error(), "story");
 }
 
+/* Threads that tell, and end: the first one's story is taken by another, and without memory there is one, too. */
+static void *fail_without_memory(void *arg)
+{
+    struct rlimit none = {1, 1};
+    setrlimit(RLIMIT_AS, &none);
+    mtp__fail(MTP_E_NOMEM, "other", "a story");
+    *(bool *)arg = strcmp(mtp_last_error(), "out of memory: no room for a story") == 0;
+    return NULL;
+}
+
+static int in_threads(void)
+{
+    bool right;
+    pthread_t t;
+    for (int i = 0; i < 4; i++) {
+        right = false;
+        pthread_create(&t, NULL, tell_my_own, &right);
+        pthread_join(t, NULL);
+        if (!right)
+            return 1;
+    }
+    mtp__fail(MTP_E_IO, "main", "story");
+    pthread_create(&t, NULL, fail_without_memory, &right);
+    pthread_join(t, NULL);
+    return right && strcmp(mtp_last_error(), "story") == 0 ? 0 : 2;
+}
+
+static void without_memory_there_is_still_a_story(void **state)
+{
+    (void)state;
+    if (TEST_ASAN || TEST_TSAN) /* they map memory themselves */
+        skip();
+    pid_t child = fork();
+    if (child == 0)
+        _exit(in_threads());
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void every_status_has_a_text_of_its_own(void **state)
 {
     (void)state;
@@ -171,6 +214,7 @@ int main(void)
         TEST(a_new_failure_forgets_the_old_story),
         TEST(a_story_that_is_too_long_is_cut_and_terminated),
         TEST(each_thread_has_its_own_story),
+        TEST(without_memory_there_is_still_a_story),
         TEST(every_status_has_a_text_of_its_own),
         TEST(values_that_are_abi_stay_as_they_are),
     };

@@ -199,6 +199,44 @@ static void many_tiny_kernels_in_a_queue_lose_time_between_them(void **state)
     assert_silent(queued(500, 8, 0), "tiny-kernels"); /* no gaps */
 }
 
+/* The host has launched everything in 1 ms, and waits: the device works on, for `ms` of the 10 after the last step(), in
+ * which `ops` run. */
+static mtp_trace *running_ahead(int64_t ms, int ops)
+{
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    int64_t free = 20;
+    for (int i = 0; i < 10; i++) {
+        made_step(t, g.thread, i, i * 100, i * 100 + 100);
+        made_op(t, g.thread, i * 100 * US, (i * 100 + 90) * US, "aten::mm");
+        made_kernel(&g, i * 100 + 10, free, free + 100 * ms, "gemm");
+        free += 100 * ms;
+    }
+    made_step(t, g.thread, 10, 1000, 11000);
+    for (int64_t i = 0; i < ops; i++)
+        made_op(t, g.thread, (1000 + i) * US, (1001 + i) * US, "aten::to");
+    made_wait(&g, 1100, 10900, "cudaDeviceSynchronize");
+    return made_end(t);
+}
+
+static void what_the_device_has_yet_to_do_after_the_last_step_counts(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        const int ops[] = {0, 0, 4, 40}; /* a result is read at the end; something else begins */
+        bool counts = kind == 1 || kind == 2;
+        mtp_trace *t = running_ahead(kind == 0 ? 2 : 10, ops[kind]);
+        mtp_findings *f = findings_of(t);
+        mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+        assert_ok(mtp_findings_get_summary(f, &s));
+        assert_int_equal(s.whole_ns, counts ? 11000 * US : 1000 * US);
+        assert_int_equal(s.steps, 10);
+        assert_int_equal(s.device_ns, counts ? 10000 * US : 980 * US);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 static void idle_devices_without_the_calls_are_not_explained(void **state)
 {
     (void)state;
@@ -479,6 +517,7 @@ int main(void)
         TEST(a_copy_that_blocks_is_a_wait),
         TEST(long_pauses_of_the_host_are_reported_with_what_it_did),
         TEST(many_tiny_kernels_in_a_queue_lose_time_between_them),
+        TEST(what_the_device_has_yet_to_do_after_the_last_step_counts),
         TEST(idle_devices_without_the_calls_are_not_explained),
         TEST(copies_that_nothing_overlaps_are_exposed),
         TEST(collectives_that_nothing_overlaps_are_exposed),

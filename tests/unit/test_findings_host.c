@@ -86,6 +86,26 @@ static void long_gaps_are_told_with_what_they_are_in(void **state)
     assert_silent(ops_with_gaps(20, 10000, 500, NULL), "host-idle");
 }
 
+/* In PyTorch itself nothing prepares data: memory is freed, or the machine is busy. */
+static void gaps_within_pytorch_have_other_advice(void **state)
+{
+    (void)state;
+    const char *const in[] = {"save checkpoint", "Optimizer.step#SGD.step",
+                              "Optimizer.zero_grad#SGD.zero_grad",
+                              "<built-in method run_backward of torch._C._EngineBase object>"};
+    for (int i = 0; i < 4; i++) {
+        mtp_trace *t = ops_with_gaps(20, 1000, 500, in[i]);
+        mtp_findings *f = findings_of(t);
+        const mtp_finding_row *r = mtp_findings_row(f, 0);
+        assert_int_equal(place_of(f, "host-idle"), 0);
+        assert_int_equal(strstr(r->advice.bytes, "preparing data") != NULL, i == 0);
+        assert_int_equal(strstr(r->advice.bytes, "memory that is returned") != NULL, i > 0);
+        assert_int_equal(r->confidence, i == 0 ? MTP_CONFIDENCE_MEDIUM : MTP_CONFIDENCE_LOW);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* What waits between ops and never trains may wait for requests: that is said, but there is nothing to be won. */
 static void what_may_wait_for_requests_is_a_note(void **state)
 {
@@ -112,6 +132,33 @@ static void what_may_wait_for_requests_is_a_note(void **state)
         mtp_findings_destroy(f);
         mtp_trace_destroy(t);
     }
+}
+
+/* torch.profiler records the thread that starts it, so that others may have been at work. */
+static void one_recorded_thread_is_not_all_of_them(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++)
+        for (int ours = 0; ours < 2; ours++) {
+            mtp_trace *t = made_begin();
+            for (int k = 0; k < threads; k++) {
+                uint32_t thread = made_thread(t, 7 + (uint32_t)k);
+                for (int64_t i = 0; i < 20; i++)
+                    made_op(t, thread, i * 1500 * US, (i * 1500 + 1000) * US,
+                            i % 2 ? "aten::add" : "aten::mul");
+            }
+            t->format = ours != 0 ? MTP_FORMAT_RECORDING : MTP_FORMAT_KINETO;
+            mtp_findings *f = findings_of(made_end(t));
+            const mtp_finding_row *r = mtp_findings_row(f, (size_t)place_of(f, "host-idle"));
+            bool alone = threads == 1 && !ours;
+            assert_int_equal(strstr(r->title.bytes, "The recorded thread runs no operator") != NULL, alone);
+            assert_int_equal(strstr(r->text.bytes, "no thread ran any operator") != NULL, threads == 2);
+            assert_int_equal(strstr(r->text.bytes, "the only thread with operators ran none") != NULL,
+                             threads == 1 && ours);
+            assert_int_equal(strstr(r->text.bytes, "Other threads may have been at work") != NULL, alone);
+            mtp_findings_destroy(f);
+            mtp_trace_destroy(t);
+        }
 }
 
 static void another_thread_at_work_is_no_gap(void **state)
@@ -278,6 +325,34 @@ static void one_op_that_takes_most_of_the_time_is_a_note(void **state)
     }
 }
 
+static void an_optimizer_that_takes_most_of_the_time_is_a_note(void **state)
+{
+    (void)state;
+    for (int64_t of = 450; of <= 550; of += 100) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 10; i++, at += 1000) {
+            made_op(t, thread, at * US, (at + 1000 - of) * US, "aten::mm");
+            made_scope(t, thread, (at + 1000 - of) * US, (at + 1000) * US, "Optimizer.step#Adam.step");
+            made_op(t, thread, (at + 1000 - of) * US, (at + 1000 - of / 2) * US, "aten::lerp_");
+            made_op(t, thread, (at + 1000 - of / 2) * US, (at + 1000) * US, "aten::addcdiv_");
+        }
+        mtp_findings *f = findings_of(made_end(t));
+        int at = place_of(f, "optimizer");
+        assert_int_equal(at >= 0, of == 550);
+        if (at >= 0) {
+            const mtp_finding_row *r = mtp_findings_row(f, (size_t)at);
+            assert_int_equal(r->kind, MTP_FINDING_NOTE);
+            assert_string_equal(r->title.bytes, "The optimizer takes 55% of the time");
+            assert_string_equal(
+                r->text.bytes,
+                "10 calls of Optimizer.step#Adam.step took 5.50 ms of 10.0 ms (55%), 550 us each.");
+        }
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------------- steps */
 
 /* `count` steps of 1 ms; step `which` takes `more` us more, in `work`. "aten::mm": its usual op takes longer. */
@@ -328,7 +403,7 @@ static void a_long_wait_in_a_step_is_told_if_the_program_trains(void **state)
         mtp_trace *t = made_begin();
         uint32_t thread = made_thread(t, 7);
         for (int64_t i = 0, at = 0; i < 20; i++) {
-            int64_t length = 1000 + (i == 11 ? kind == 1 ? 19000 : 21000 : 0) + i % 3;
+            int64_t length = 1000 + (i == 11 ? kind == 1 ? 49000 : 51000 : 0) + i % 3;
             made_step(t, thread, (int)i, at, at + length);
             made_op(t, thread, at * US, (at + 900) * US, "aten::mm");
             if (kind < 2)
@@ -476,22 +551,47 @@ static void memory_that_grows_in_every_step_is_a_leak_and_comes_first(void **sta
 static void what_leaked_is_named_even_if_it_is_freed_at_the_end(void **state)
 {
     (void)state;
-    mtp_trace *t = made_begin();
-    uint32_t thread = made_thread(t, 7);
-    for (int64_t i = 0, at = 0; i < 12; i++, at += 1000) {
-        made_step(t, thread, (int)i, at, at + 1000);
-        made_op(t, thread, (at + 10) * US, (at + 900) * US, "aten::mm");
-        made_memory(t, thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+    for (int kind = 0; kind < 3;
+         kind++) { /* 0: nothing runs in the last step; 1: something does; 2: and much stays */
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 12; i++, at += 1000) {
+            made_step(t, thread, (int)i, at, at + 1000);
+            made_op(t, thread, (at + 10) * US, (at + 900) * US, "aten::mm");
+            if (i == 0)
+                made_memory(t, thread, 15 * US, 1, kind == 2 ? 400 << 10 : 40 << 10);
+            made_memory(t, thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+        }
+        if (kind > 0)
+            made_op(t, thread, 12010 * US, 12100 * US, "aten::mm");
+        for (uint64_t i = 0; i < 12; i++)
+            made_memory(t, thread, 12500 * US, 4096 + i, -(64 << 10));
+        made_step(t, thread, 12, 12000, 13000);
+        mtp_findings *f = findings_of(made_end(t));
+        assert_int_equal(place_of(f, "memory-growth"), kind < 2 ? 0 : -1); /* a cache may be emptied, too */
+        if (kind < 2)
+            assert_non_null(strstr(mtp_findings_row(f, 0)->text.bytes, "in 9 blocks of aten::mm"));
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
     }
-    for (uint64_t i = 0; i < 12; i++)
-        made_memory(t, thread, 12500 * US, 4096 + i, -(64 << 10));
-    made_step(t, thread, 12, 12000, 13000);
-    mtp_findings *f = findings_of(made_end(t));
-    int place = place_of(f, "memory-growth");
-    assert_int_equal(place, 0);
-    assert_non_null(strstr(mtp_findings_row(f, 0)->text.bytes, "in 9 blocks of aten::mm"));
-    mtp_findings_destroy(f);
-    mtp_trace_destroy(t);
+}
+
+/* After the last step() nothing but the device works, and a little is freed. */
+static void a_leak_is_told_although_the_device_works_on(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    gpu g = made_gpu(t);
+    for (int64_t i = 0, at = 0; i < 12; i++, at += 1000) {
+        made_step(t, g.thread, (int)i, at, at + 1000);
+        made_op(t, g.thread, (at + 10) * US, (at + 900) * US, "aten::mm");
+        made_kernel(&g, at + 20, 300 + i * 2000, 2300 + i * 2000, "gemm");
+        made_memory(t, g.thread, (at + 20) * US, 4096 + (uint64_t)i, 64 << 10);
+        made_memory(t, g.thread, (at + 30) * US, 1, 64);
+        made_memory(t, g.thread, (at + 1030) * US, 1, -64);
+    }
+    made_step(t, g.thread, 12, 12000, 25000);
+    assert_first(made_end(t), "memory-growth", -1);
 }
 
 /* A device's allocator: reserves `more` for a request of `bytes`, with `unused` bytes free. */
@@ -570,7 +670,9 @@ int main(void)
         TEST(workers_need_other_advice),
         TEST(python_between_small_ops_is_told),
         TEST(long_gaps_are_told_with_what_they_are_in),
+        TEST(gaps_within_pytorch_have_other_advice),
         TEST(what_may_wait_for_requests_is_a_note),
+        TEST(one_recorded_thread_is_not_all_of_them),
         TEST(another_thread_at_work_is_no_gap),
         TEST(the_garbage_collector_is_told),
         TEST(its_time_is_not_told_again_as_idle),
@@ -579,6 +681,7 @@ int main(void)
         TEST(copies_for_another_layout_are_told),
         TEST(a_backward_pass_that_takes_too_long_is_told),
         TEST(one_op_that_takes_most_of_the_time_is_a_note),
+        TEST(an_optimizer_that_takes_most_of_the_time_is_a_note),
         TEST(steps_that_take_longer_are_told_with_what_differed),
         TEST(a_long_wait_in_a_step_is_told_if_the_program_trains),
         TEST(a_step_that_does_more_is_not_noise),
@@ -587,6 +690,7 @@ int main(void)
         TEST(what_several_threads_do_at_once_is_not_added_up),
         TEST(memory_that_grows_in_every_step_is_a_leak_and_comes_first),
         TEST(what_leaked_is_named_even_if_it_is_freed_at_the_end),
+        TEST(a_leak_is_told_although_the_device_works_on),
         TEST(memory_that_is_free_but_cannot_be_used_is_fragmented),
         TEST(the_peak_is_told_if_it_is_large),
         TEST(every_allocation_may_fail),

@@ -22,6 +22,123 @@ static void two_batches_say_nothing_about_a_loader(void **state)
     }
 }
 
+/* `count` steps of 1 ms, of which those of `late` (up to -1) take 5 ms more each, and the first one of these 9: in a second op,
+ * those of a DataLoader in its scope, `scale` times as much, "" in nothing. */
+static mtp_trace *scaled_late(int count, const int *late, const char *what, int64_t scale)
+{
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    int64_t at = 0;
+    for (int i = 0, k = 0; i < count; i++) {
+        bool is_late = late[k] == i, loads = strncmp(what, "enumerate", 9) == 0;
+        int64_t more = is_late ? k == 0 ? 9000 : 5000 : 0;
+        more *= loads ? scale : 1;
+        k += is_late;
+        made_step(t, thread, i, at, at + 1000 + i % 3 + more);
+        if (loads)
+            made_scope(t, thread, at * US, (at + 50 + more) * US, what);
+        made_op(t, thread, (at + 50 + (loads ? more : 0)) * US, (at + 990 + (loads ? more : 0)) * US,
+                "aten::mm");
+        if (is_late && !loads && what[0] != 0)
+            made_op(t, thread, (at + 990) * US, (at + 990 + more) * US, what);
+        at += 1000 + i % 3 + more;
+    }
+    return made_end(t);
+}
+
+static mtp_trace *with_late(int count, const int *late, const char *what)
+{
+    return scaled_late(count, late, what, 1);
+}
+
+/* An evaluation or a checkpoint is meant to be there. */
+static void what_comes_every_tenth_step_is_a_note(void **state)
+{
+    (void)state;
+    const int every[] = {9, 19, 29, 39, -1}, missed[] = {9, 19, 39, 49, -1}, twice[] = {9, 19, -1},
+              any[] = {4, 9, 22, 39, -1}, even[] = {4, 8, 32, -1};
+    mtp_trace *t = with_late(41, every, "evaluate");
+    mtp_findings *f = findings_of(t);
+    int at = place_of(f, "periodic-steps");
+    assert_true(at >= 0 && place_of(f, "outlier-steps") < 0);
+    const mtp_finding_row *r = mtp_findings_row(f, (size_t)at);
+    assert_int_equal(r->kind, MTP_FINDING_NOTE);
+    assert_int_equal(r->gain_ns, 0);
+    assert_string_equal(r->title.bytes, "Every 10th step takes 6.00 ms longer: 37% of the time");
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_found(with_late(60, missed, "evaluate"), "periodic-steps");
+    assert_first(with_late(60, twice, "evaluate"), "outlier-steps", 14000);
+    assert_first(with_late(60, any, "evaluate"), "outlier-steps", 24000);
+    assert_first(with_late(60, even, "evaluate"), "outlier-steps", 19000);
+}
+
+static void the_longest_steps_are_named(void **state)
+{
+    (void)state;
+    const int any[] = {14, 19, 22, 25, 39, -1};
+    mtp_trace *t = with_late(60, any, "evaluate");
+    mtp_findings *f = findings_of(t);
+    const char *text = mtp_findings_row(f, 0)->text.bytes;
+    assert_non_null(strstr(text, "Step 14 took"));
+    assert_non_null(strstr(text, "So did 2 more, by less."));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+/* Workers that start at each epoch: nothing runs, or ops that make the batch. */
+static void a_step_that_waits_for_a_batch_is_told_so(void **state)
+{
+    (void)state;
+    const char *workers = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+               *single = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    const int any[] = {13, 26, -1}, none[] = {-1};
+    mtp_trace *t = scaled_late(40, any, workers, 3);
+    mtp_findings *f = findings_of(t);
+    assert_int_equal(place_of(f, "slow-batches"), 0);
+    const mtp_finding_row *r = mtp_findings_row(f, 0);
+    assert_string_equal(r->title.bytes, "2 of 40 steps wait 21.0 ms longer on average for the DataLoader");
+    assert_non_null(strstr(r->text.bytes,
+                           "Step 13 took 28.0 ms, 27.0 ms more than usual: 27.0 ms more in the DataLoader."));
+    assert_non_null(strstr(r->advice.bytes, "persistent_workers=True"));
+    assert_true(place_of(f, "outlier-steps") < 0 && place_of(f, "noisy-steps") < 0);
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+    assert_first(scaled_late(40, any, single, 12), "slow-batches", 168000);
+    assert_silent(scaled_late(40, any, single, 3), "slow-batches"); /* the same work: the machine was busy */
+    assert_found(scaled_late(40, any, single, 3), "noisy-steps");
+    assert_silent(with_late(40, any, workers), "slow-batches"); /* a worker had to wait for a processor */
+    assert_silent(with_late(40, none, workers), "slow-batches");
+    assert_silent(with_late(40, any, "evaluate"), "slow-batches");
+}
+
+/* Under `mtprof run` a program has one step, unless it calls step(): what precedes its first op is how it starts. */
+static void how_a_program_starts_is_no_part_of_what_it_does(void **state)
+{
+    (void)state;
+    for (int steps = 1; steps <= 2; steps++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        made_step(t, thread, 1, 0, 1000000);
+        if (steps > 1)
+            made_step(t, thread, 2, 1000000, 2000000);
+        made_span(t, thread, 0, 900000 * US, "import torch", MTP__CATEGORY_PYTHON_FUNCTION);
+        made_span(t, thread, 100000 * US, 800000 * US, "Python GC", MTP__CATEGORY_PYTHON_FUNCTION);
+        for (int64_t i = 0; i < 90 + (steps > 1 ? 1000 : 0); i++)
+            made_op(t, thread, (910000 + i * 1000) * US, (911000 + i * 1000) * US,
+                    i % 2 ? "aten::mm" : "aten::add");
+        mtp_findings *f = findings_of(made_end(t));
+        mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+        assert_ok(mtp_findings_get_summary(f, &s));
+        assert_int_equal(s.whole_ns, steps == 1 ? 90000 * US : 2000000 * US);
+        assert_int_equal(s.steps, steps == 1 ? 0 : 2);
+        assert_int_equal(place_of(f, "garbage-collection") >= 0, steps > 1);
+        assert_int_equal(place_of(f, "host-idle") >= 0, steps > 1);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* Ops of 1 ms, and one gap. */
 static mtp_trace *one_gap(int64_t ms)
 {
@@ -275,6 +392,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(two_batches_say_nothing_about_a_loader),
+        TEST(what_comes_every_tenth_step_is_a_note),
+        TEST(the_longest_steps_are_named),
+        TEST(a_step_that_waits_for_a_batch_is_told_so),
+        TEST(how_a_program_starts_is_no_part_of_what_it_does),
         TEST(one_gap_alone_is_told_if_it_is_long),
         TEST(three_percent_in_the_collector_are_told),
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),

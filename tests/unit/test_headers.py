@@ -14,7 +14,10 @@ import tempfile
 
 INCLUDE, LIB = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-LANGUAGES = {"c99": ("c", ".c"), "c11": ("c", ".c"), "c++17": ("c++", ".cpp"), "c++20": ("c++", ".cpp")}
+LANGUAGES = {"c99": ("c", ".c"), "c11": ("c", ".c"), "c++11": ("c++", ".cpp"), "c++17": ("c++", ".cpp"), "c++20": ("c++", ".cpp")}
+# That many projects have on, and that a macro of ours must not cause in their files
+PICKY = {"c": ["-Wshadow", "-Wconversion"], "c++": ["-Wshadow", "-Wconversion", "-Wold-style-cast", "-fno-exceptions", "-fno-rtti"]}
+ONLY_GCC = ["-Wuseless-cast"]
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 results = []
 
@@ -32,7 +35,7 @@ int loop(int n)
             {{MTP_SCOPE("inner")}} { work(i); }
             {{MTP_SCOPE_TEXT(i > 2 ? "many" : "few")}} { work(i); }
             mtp_mark(MTP_NAME("mark")); //-
-            mtp_counter(MTP_NAME("counter"), (double)i); //-
+            mtp_counter(MTP_NAME("counter"), i); //-
             mtp_memory_event(MTP_DEVICE_CPU, NULL, i, 4, 4); //-
             mtp_memory_tag(MTP_DEVICE_CPU, NULL, MTP_MEMORY_INPUT); //-
             mtp_memory_existing(MTP_DEVICE_CPU, NULL, 4, MTP_MEMORY_INPUT); //-
@@ -62,6 +65,11 @@ void ops(int n)
     mtp_device_work k = MTP_DEVICE_WORK_INIT(MTP_NAME("kernel"), MTP_DEVICE_NPU(0)); //-
     k.start = 1; //-
     mtp_device_event(&k); //-
+    mtp_device device = MTP_DEVICE(1, k.device); //-
+    if (MTP_DEVICE_TYPE(device) != MTP_DEVICE_INDEX(device) || MTP_SESSION(mtp_recording()) == 1) //-
+        device = MTP_DEVICE(n, 0); //-
+    mtp_pack pack; //-
+    op.inputs = MTP_PACKED(&pack), op.device = device; //-
     mtp_scope_end(open); //-
 }
 """
@@ -130,8 +138,9 @@ def every_call_compiles(folder):
                 problem = ""
                 for level in ("-O0", "-O2"):
                     for source in (CALLS, MORE):
-                        code, said = compile_object(compiler, language, profiled(source), folder / "all.o", level,
-                                                    define, "-Wshadow", "-Wconversion")
+                        kind = LANGUAGES[language][0]
+                        more = ONLY_GCC if compiler == "gcc" and kind == "c++" else []
+                        code, said = compile_object(compiler, language, profiled(source), folder / "all.o", level, define, *PICKY[kind], *more)
                         problem += said if code else ""
                 report(f"every_call_compiles_without_a_warning_as_{language}_with_{compiler}{define}", problem)
 

@@ -25,6 +25,8 @@ def test_tasks(p, calls):
     check("tasks_are_named_by_domain", (names["a::x"], names["a::y"], names["b::x"]) == (100, 100, 100), names)
     check("pytorchs_have_their_own_name_and_are_ops", t.one("aten::add")["cat"] == "cpu_op" and
           t.one("a::outer")["cat"] == "user_annotation", names)
+    annotations = [t.one(name)["cat"] for name in ("Optimizer.step#SGD.step", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")]
+    check("but_what_pytorch_annotates_is_no_op", annotations == ["user_annotation"] * 2, annotations)
     inside = [e for e in t.spans if e["name"] == "a::x"][0]
     nested = [e for e in t.spans if e["name"] == "b::x"][0]
     check("tasks_nest", inside["ts"] <= nested["ts"] and nested["ts"] + nested["dur"] <= inside["ts"] + inside["dur"])
@@ -33,7 +35,7 @@ def test_tasks(p, calls):
     check("a_task_may_be_named_by_a_function", names["a::a_function_with_a_name"] == 1 and names["a::0x123"] == 2, names)
     check("a_missing_name_harms_nothing", names["a::?"] == 1, names)
     check("old_events_are_ranges", names["an event"] == 1, names)
-    expected = 300 + 2 + 1 + 3 + 1 + 1
+    expected = 300 + 2 + 4 + 3 + 1 + 1
     check("nothing_else_is_there", sum(names.values()) == expected, names)
 
 

@@ -382,7 +382,7 @@ static void a_process_that_is_stopped_does_not_hang_those_who_ask(void **state)
 {
     (void)state;
     job *j = listener(NULL);
-    kill(j->pid, SIGSTOP);
+    stop_and_wait(j->pid);
     const char *path = test_path("stopped.mtp");
     mtp_trigger t = trigger_of(path, 10);
     assert_int_equal(mtp_trigger_process((uint64_t)j->pid, &t), MTP_E_STATE);

@@ -198,7 +198,7 @@ static void nothing_is_recorded_for_a_client_that_is_gone(void **state)
     char request[512];
     const char *path = test_path("nobody.mtp");
     int n = snprintf(request, sizeof request, "mtprof 1 record ns=1000000 budget=0 path=%s\n", path);
-    kill(j->pid, SIGSTOP);
+    stop_and_wait(j->pid);
     for (int i = 0; i < 3; i++) {
         int fd = dial(j->pid);
         assert_int_equal(send(fd, request, (size_t)n, MSG_NOSIGNAL), n);

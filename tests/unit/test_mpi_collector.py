@@ -172,6 +172,8 @@ def try_splits(mpi, program, folder):
     check_bytes(ranks)
     groups = check_sequences(ranks)
     ranks.check("each_of_the_copies_is_a_group", sum(1 for _, members in groups if members == "[0, 2]") == 21, sorted(groups))
+    sides = [[e["args"].get("Intercommunicator") for e in ranks.spans(i, "MPI_Bcast")] for i in range(RANKS)]
+    ranks.check("communicators_of_two_groups_are_told_apart", sides == [[None, True], [None, True], [True], [True]], sides)
     gathered = [ranks.spans(i, "MPI_Gatherv")[0]["args"] for i in range(RANKS)]
     ranks.check("counts_of_each_rank_are_summed_at_the_root", [(a["In msg nelems"], a["Out msg nelems"]) for a in gathered] ==
                 [(1, 10), (2, 0), (3, 0), (4, 0)], gathered)
@@ -201,6 +203,11 @@ def try_death(mpi, program, folder, mode):
     ranks.check("fails_as_without_us", ranks.done.returncode != 0)
     for i in range(RANKS):
         ranks.check(f"rank_{i}_is_kept", len(ranks.spans(i, "MPI_Allreduce")) == 20, len(ranks.spans(i)))
+    for i in range(RANKS):
+        (ranks.folder / f"job.r{i}.json").unlink(missing_ok=True)
+    told = json.loads(run([MTPROF, "ranks", "--json", str(ranks.folder)], ranks.folder).stdout or "{}")
+    ranks.check("the_end_of_a_rank_contradicts_no_clock", len(told.get("ranks", [])) == RANKS and
+                not any("contradict" in n for n in told["notes"]), told)
 
 
 def try_alone(mpi, program, folder):
@@ -219,6 +226,8 @@ def try_one_run(mpi, program, folder):
     spools = [place / "job.mtp", *(place / "job.mtp.workers").glob("*.mtp")]
     check(f"{mpi}_a_run_of_mpirun_records_each_rank", done.returncode == 0 and len([s for s in spools if s.exists()]) == 4,
           f"{[str(s) for s in spools]}\n{done.stderr}")
+    told = json.loads(run([MTPROF, "ranks", "--json", "job.mtp"], place).stdout or "{}")
+    check(f"{mpi}_a_run_of_mpirun_is_compared_by_rank", [r["rank"] for r in told.get("ranks", [])] == [0, 1, 2, 3], told)
     check(f"{mpi}_no_other_files_are_left", sorted(p.name for p in place.iterdir() if not p.name.endswith(".html")) ==
           ["job.mtp", "job.mtp.workers"] and not list((place / "job.mtp.workers").glob(".*")), list(place.rglob("*")))
 

@@ -50,6 +50,37 @@ def test_payloads(p, calls):
     check("or_by_number", t.one("p::numbered")["args"].get("category") == 4, t.one("p::numbered"))
 
 
+def test_extension(p, calls):
+    """Payloads by schema, as in NCCL, which pushes by the core and pops by the extension."""
+    done, t = p.under(calls, "nccl")
+    check("the_extension_pops_what_the_core_pushed", done.returncode == 0 and t.names() ==
+          {"around": 1, "NCCL::ncclCommInitRankConfig": 3, "NCCL::ncclAllReduce": 3, "after": 1}, said(done) + str(t.names()))
+    spans = sorted((e for e in t.spans if e["name"].startswith("NCCL")), key=lambda e: e["ts"])
+    check("ranges_after_it_do_not_nest_in_it", all(a["ts"] + a["dur"] <= b["ts"] for a, b in zip(spans, spans[1:])) and
+          not t.holds("around", "after") and t.one("after")["ts"] >= t.one("around")["ts"] + t.one("around")["dur"], spans)
+    check("no_range_is_left_open", not any("unfinished" in str(e["args"]).lower() for e in t.spans), t.spans)
+    check("payloads_have_the_names_of_their_fields", [e["args"].get("payload") for e in spans if e["name"].endswith("Reduce")] ==
+          [{"NCCL communicator ID": 0x1234567890abcdef, "Message size [bytes]": 4096, "Reduction operation": op}
+           for op in ("Product", 2, 3)], spans)
+    done, t = p.under(calls, "extension")
+    check("a_program_may_use_the_extension_alone", done.returncode == 0 and
+          t.names() == {"said": 1, "inner": 1, "?": 1, "started": 1} and t.marks == ["marked"], said(done) + str(t.names()) + str(t.marks))
+    fields = {"small": -3, "2": 65535, "name": "in \"p", "re\"al": 0.5, "not finite": "inf", "address": "0x10", "last": 9}
+    check("fields_without_an_offset_are_where_c_places_them", t.one("inner")["args"].get("payload") == fields, t.one("inner"))
+    check("payloads_may_be_several", t.one("said")["args"].get("payload") == {**fields, "1": -7}, t.one("said"))
+    check("payloads_may_be_numbers", t.one("?")["args"].get("payload") == -7, t.one("?"))
+    check("ranges_of_the_extension_nest", t.holds("said", "inner"), t.spans)
+    done, t = p.under(calls, "hostile")
+    plain = [e["args"]["payload"] for e in t.spans if e["name"] == "h::hostile" and "payload" in e["args"]]
+    check("wrong_schemas_harm_nothing", done.returncode == 0 and done.stderr == "", said(done))
+    check("and_what_is_right_is_shown", plain and all(x.get("good") == 7 and "\ufffd\n" in x and len(x) == 3 for x in plain), plain)
+    done, t = p.under(calls, "versions")
+    check("unknown_versions_of_the_extension_are_refused_and_older_ones_work", done.returncode == 0 and t.names() == {"old": 1},
+          said(done) + str(t.names()))
+    quiet = p.plain(calls, "hostile", **p.variables)
+    check("without_a_profile_the_extension_is_harmless", quiet.returncode == 0 and quiet.stderr.count("records nothing") == 1, said(quiet))
+
+
 def test_more(p, calls):
     done, t = p.under(calls, "threads")
     check("threads_lose_nothing", done.returncode == 0 and t.names() == {"task": 8000, "handed on": 4, "after": 1}, said(done) + str(t.names()))
@@ -94,6 +125,26 @@ int main(void)
 """
 
 
+FOREIGN_PAYLOADS = """
+#include <nvtx3/nvToolsExtPayload.h>
+struct sent { uint64_t to; float seconds; };
+int main(void)
+{
+    nvtxPayloadSchemaEntry_t entries[] = {{0, NVTX_PAYLOAD_ENTRY_TYPE_UINT64, "To"}, {0, NVTX_PAYLOAD_ENTRY_TYPE_FLOAT, "Seconds"}};
+    nvtxPayloadSchemaAttr_t schema = {0};
+    schema.fieldMask = 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6; /* type, entries, their count, size */
+    schema.type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC, schema.entries = entries, schema.numEntries = 2;
+    schema.payloadStaticSize = sizeof(struct sent);
+    struct sent sent = {7, 0.5f};
+    nvtxPayloadData_t data = {nvtxPayloadSchemaRegister(NULL, &schema), sizeof sent, &sent};
+    if (nvtxRangePushPayload(NULL, &data, 1) != 0)
+        return 1;
+    nvtxRangePushA("inner");
+    return nvtxRangePopPayload(NULL, NULL, 0) != 1 || nvtxRangePopPayload(NULL, &data, 1) != 0;
+}
+"""
+
+
 def header_folders(p):
     """Where NVIDIA's headers may be: the compiler's own folders, CUDA's, and the PyPI package nvtx."""
     python = python_with("nvtx", "its headers are not looked for")
@@ -102,19 +153,36 @@ def header_folders(p):
                                   *map(str, pathlib.Path("/usr/local").glob("cuda-*/include"))) if folder == "" or os.path.isdir(folder)]
 
 
-def test_foreign(p):
-    source, program = p.folder / "foreign.c", p.folder / "foreign"
-    source.write_text(FOREIGN)
+def build_foreign(p, text, name):
+    """A program made with NVIDIA's headers; None if there are none, or if they lack what it uses."""
+    source, program = p.folder / f"{name}.c", p.folder / name
+    source.write_text(text)
     compiler = shutil.which(os.environ.get("CC", "cc").split()[-1])
     built = any(subprocess.run([compiler, str(source), "-o", str(program), "-ldl", *(["-I" + folder] if folder else [])],
                                capture_output=True).returncode == 0 for folder in header_folders(p)) if compiler else False
-    if not built:
+    return str(program) if built else None
+
+
+def test_foreign(p):
+    program = build_foreign(p, FOREIGN, "foreign")
+    if program is None:
         skip("a_program_with_nvidias_headers_is_recorded", "NVTX's headers are not installed (CUDA, or PyPI's nvtx)")
         return
-    done, t = p.under(str(program))
+    done, t = p.under(program)
     check("a_program_with_nvidias_headers_is_recorded", done.returncode == 0 and
           t.names() == {"outer": 3, "theirs::string": 3, "wide": 1} and t.marks == ["mark"], said(done) + str(t.names()))
     check("with_its_payloads", all(e["args"].get("payload") == 42 for e in t.spans if e["name"] == "theirs::string"), t.spans)
+
+
+def test_foreign_payloads(p):
+    program = build_foreign(p, FOREIGN_PAYLOADS, "foreign_payloads")
+    if program is None:
+        skip("a_program_with_nvidias_payload_header_is_recorded", "it is not installed (newer CUDA, or PyPI's nvidia-nvtx)")
+        return
+    done, t = p.under(program)
+    check("a_program_with_nvidias_payload_header_is_recorded", done.returncode == 0 and t.names() == {"?": 1, "inner": 1} and
+          t.holds("?", "inner"), said(done) + str(t.names()))
+    check("its_schema_is_understood", t.one("?")["args"].get("payload") == {"To": 7, "Seconds": 0.5}, t.spans)
 
 
 PYTHON = """
@@ -145,9 +213,11 @@ def main(collector, mtprof, calls):
         test_ranges(p, calls)
         test_domains(p, calls)
         test_payloads(p, calls)
+        test_extension(p, calls)
         test_more(p, calls)
         if is_foreign_safe(collector):
             test_foreign(p)
+            test_foreign_payloads(p)
             test_python(p)
     return finish()
 

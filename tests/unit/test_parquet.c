@@ -427,8 +427,9 @@ static void a_job_is_one_folder(void **state)
     } rows[] = {{"\"../../etc\"", "..%2F..%2Fetc"},
                 {"\"..\"", ".."},
                 {"\"\"", "run"},
-                {"7", "run"},
-                {"\"a\\u0041\"", "run"},
+                {"7", "7"},
+                {"[7]", "run"},
+                {"\"a\\u0041\\u00fc\\n\"", "aA\xc3\xbc%0A"},
                 {"\"%41\"", "%2541"},
                 {"\"\xff\"", "\xef\xbf\xbd"}};
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -443,6 +444,67 @@ static void a_job_is_one_folder(void **state)
         assert_int_equal(place.rank, 0);
         mtp_trace_destroy(t);
     }
+}
+
+/* As in mtprof ranks and in digests. */
+static void whose_trace_it_is_has_one_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *info, *job, *file;
+        bool in_job;
+        const char *want;
+        int64_t rank;
+    } rows[] = {{"{\"rank\": 2, \"job\": \"slurm 7\"}", NULL, "a/x.json", false, "slurm 7", 2},
+                {"{\"rank\": 2, \"job\": \"slurm 7\"}", "\"mine\"", "a/x.json", false, "mine", 2},
+                {"{\"role\": \"rank\", \"rank\": \"12\"}", NULL, "a/x.json", false, "x", 12},
+                {"{}", NULL, "a/rank_7.json", false, "rank_7", 7},
+                {"{\"rank\": 3}", NULL, "a/rank_7.json", false, "rank_7", 3},
+                {"{}", NULL, "rank9/all.mtp", true, "all", 5}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        mtp_trace *t = made_begin();
+        mtp_parquet_options options = MTP_PARQUET_OPTIONS_INIT;
+        mtp__parquet_place place;
+        mtp__trace_add_meta(t, "distributedInfo", 15, rows[i].info, strlen(rows[i].info));
+        if (rows[i].job != NULL)
+            mtp__trace_add_meta(t, "job", 3, rows[i].job, strlen(rows[i].job));
+        made_end(t);
+        strcpy(t->source, rows[i].file);
+        t->in_job = rows[i].in_job;
+        t->job_rank = 5;
+        assert_ok(mtp__parquet_find_place(t, &options, &place));
+        assert_string_equal(place.job, rows[i].want);
+        assert_int_equal(place.rank, rows[i].rank);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* Of two exports at once to one rank, the second would mix its tables with those of the first. */
+static void a_rank_has_one_writer(void **state)
+{
+    (void)state;
+    mtp_trace *t = make_trace();
+    char folder[512];
+    mtp_parquet_options options = MTP_PARQUET_OPTIONS_INIT;
+    mtp__parquet_place place;
+    int claim, other;
+    snprintf(folder, sizeof folder, "%s", test_path("claimed"));
+    clean(folder);
+    options.job = "j";
+    assert_ok(mtp__parquet_find_place(t, &options, &place));
+    assert_ok(mtp__parquet_claim(folder, &place, &claim));
+    assert_int_equal(mtp__parquet_claim(folder, &place, &other), MTP_E_STATE);
+    assert_int_equal(mtp_export_parquet(t, folder, &options), MTP_E_STATE);
+    assert_non_null(strstr(mtp_last_error(), "another export"));
+    options.rank = 3;
+    assert_ok(mtp_export_parquet(t, folder, &options));
+    assert_int_equal(files_in(folder), TABLES + 1);
+    mtp__parquet_release(folder, &place, claim);
+    options.rank = -1;
+    assert_ok(mtp_export_parquet(t, folder, &options));
+    assert_int_equal(files_in(folder), 2 * TABLES);
+    clean(folder);
+    mtp_trace_destroy(t);
 }
 
 /* ------------------------------------------------------------------------------------------------ faults */
@@ -539,6 +601,8 @@ int main(void)
         cmocka_unit_test(all_tables_appear_in_their_partition),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_job_is_one_folder),
+        cmocka_unit_test(whose_trace_it_is_has_one_rule),
+        cmocka_unit_test(a_rank_has_one_writer),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(nothing_appears_if_anything_fails),
         cmocka_unit_test(interrupted_and_short_writes_go_on),

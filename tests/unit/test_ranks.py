@@ -121,6 +121,15 @@ def try_all_ranks_in_one_run():
         done = shown("info", "--rank", "0", "ten.json", cwd=folder)
         check("a_trace_of_one_rank_is_not_another", one.returncode == 0 and done.returncode == 2 and "of rank 10, not of 0" in done.stderr,
               said(one) + said(done))
+        for path in ("job.mtp", "all.mtp"):
+            done = shown("digest", "--json", "--by", "rank", path, cwd=folder)
+            check(f"a_digest_of_{path}_has_each_rank", done.returncode == 0 and
+                  sorted(int(e["rank"]) for e in json.loads(done.stdout)["entries"]) == [0, 2, 10], said(done)[:2000])
+            done = shown("export", "--parquet", f"lake_{path}", "--job", "j", path, cwd=folder)
+            made = sorted(p.name for p in (folder / f"lake_{path}" / "spans" / "job=j").glob("*"))
+            check(f"tables_of_{path}_have_each_rank", done.returncode == 0 and made == ["rank=0", "rank=10", "rank=2"], f"{made} {said(done)}")
+        one = shown("digest", "--json", "--by", "rank", "--rank", "2", "job.mtp", cwd=folder)
+        check("or_the_one_that_is_asked_for", [int(e["rank"]) for e in json.loads(one.stdout)["entries"]] == [2], said(one)[:2000])
         done = subprocess.run([MTPROF, "run", "-o", "plain.mtp", "--", PROGRAM, "start", "spawn"], cwd=folder, env=kept, capture_output=True, text=True,
                               timeout=120)
         check("processes_without_ranks_are_one_program", "mtprof ranks" not in done.stderr and len(ranks_in("plain.mtp", cwd=folder)) == 1, said(done))

@@ -308,8 +308,11 @@ static void what_was_measured_counts_more_than_what_calls_suggest(void **state)
     for (uint32_t r = 1; r < 4; r++)
         for (int k = 0; k < 2; k++) {
             double at = k == 0 ? 1e6 : LENGTH - 1e6;
-            w.tie[w.in.ties++] = (mtp__tie){
-                .own = r, .peer = 0, .at = shown(r, at), .offset = shown(0, at) - shown(r, at), .error = 1500};
+            w.tie[w.in.ties++] = (mtp__tie){.own = r,
+                                            .peer = 0,
+                                            .at = shown(r, at),
+                                            .offset = shown(0, at) - shown(r, at),
+                                            .error = 1500};
         }
     mtp__clocks c;
     assert_int_equal(mtp__clocks_solve(&w.in, &c), MTP_OK);

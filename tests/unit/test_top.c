@@ -442,6 +442,80 @@ static void a_slow_ring_is_seen_in_full(void **state)
     mtp_live_close(live);
 }
 
+static uint64_t read_ns;
+
+static void read_slowly(mtp__testpoint point, void *user)
+{
+    (void)user;
+    if (point != MTP__POINT_LIVE_READ)
+        return;
+    read_ns = mtp_now_ns();
+    while (mtp_now_ns() < read_ns + 50000000)
+        continue;
+}
+
+/* Reading takes its time, in which the program goes on: what was open when it was looked at may have ended since. */
+static void what_is_open_lasts_until_it_was_looked_at(void **state)
+{
+    (void)state;
+    const char *path = test_path("lags.mtp");
+    mtp_profile *prof = start_into(path, MTP_STREAM);
+    mtp_live *live = watch(path);
+    uint64_t before_ns = mtp_now_ns();
+    mtp_token outer = begin("outer", MTP_SCOPE_USER);
+    mtp__testpoint_set(read_slowly, NULL);
+    refresh(live);
+    mtp__testpoint_set(NULL, NULL);
+    int64_t most = (int64_t)(read_ns - before_ns) + 1000000; /* ticks are converted */
+    const mtp_live_row *row = row_of(live, "outer", -1);
+    assert_true(row->total_ns <= most && row->self_ns <= most && row->recent_self_ns <= most);
+    assert_true(mtp_live_thread_at(live, 0)->idle_ns <= most);
+    assert_true(mtp_live_scope_at(live, 0, 0)->for_ns <= most);
+    mtp_scope_end(outer);
+    mtp_live_close(live);
+    stop(prof);
+}
+
+static mtp_token to_end;
+
+/* Goes on in chunks that the reader has not listed, and ends the scope there. */
+static void write_beyond(mtp__testpoint point, void *user)
+{
+    bool *once = user;
+    if (point != MTP__POINT_LIVE_LISTED || *once)
+        return;
+    *once = true;
+    for (int i = 0; i < 200000; i++)
+        MTP_SCOPE ("inner") {
+        }
+    read_ns = mtp_now_ns();
+    while (mtp_now_ns() < read_ns + 50000000)
+        continue;
+    mtp_scope_end(to_end);
+}
+
+static void what_has_ended_in_a_chunk_that_is_not_listed_yet_is_not_open_until_now(void **state)
+{
+    (void)state;
+    const char *path = test_path("beyond.mtp");
+    mtp_profile *prof = start_into(path, MTP_STREAM);
+    mtp_live *live = watch(path);
+    mtp_live_info info = MTP_LIVE_INFO_INIT;
+    bool once = false;
+    uint64_t before_ns = mtp_now_ns();
+    to_end = begin("outer", MTP_SCOPE_USER);
+    MTP_SCOPE ("inner") { /* its name is known: nothing has to wait */
+    }
+    refresh(live);
+    mtp__testpoint_set(write_beyond, &once);
+    assert_ok(mtp_live_refresh(live, 0, &info));
+    mtp__testpoint_set(NULL, NULL);
+    const mtp_live_row *row = row_of(live, "outer", -1);
+    assert_true(row->open == 0 || row->total_ns <= (int64_t)(read_ns - before_ns) + 1000000);
+    mtp_live_close(live);
+    stop(prof);
+}
+
 /* Records were evicted before they were read: what was open then may have ended at any time. */
 static void time_that_was_not_seen_is_not_shown(void **state)
 {
@@ -487,6 +561,8 @@ int main(void)
         TEST(a_stream_that_two_threads_fill_is_followed_to_the_last_record),
         TEST(a_ring_is_followed_and_what_was_missed_is_counted),
         TEST(a_slow_ring_is_seen_in_full),
+        TEST(what_is_open_lasts_until_it_was_looked_at),
+        TEST(what_has_ended_in_a_chunk_that_is_not_listed_yet_is_not_open_until_now),
         TEST(time_that_was_not_seen_is_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ class Terminal:
             if pid == 0:
                 os.setpgid(0, 0)
                 os.tcsetpgrp(slave, os.getpid())
-                for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGQUIT):  # a script ignores the last two in its background jobs
+                for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # scripts and nohup ignore some
                     signal.signal(number, signal.SIG_DFL)
                 for fd in (0, 1, 2):
                     os.dup2(slave, fd)
@@ -256,6 +256,18 @@ def sizes_are_kept_to(folder):
                 check(f"{columns} x {lines}", width <= columns and len(frame) <= lines, (width, len(frame), frame))
                 t.resize(60, 12)
                 check("resized to 60 x 12", t.until(lambda: max(map(len, t.frame())) <= 60 and 4 < len(t.frame()) <= 12), t.frame())
+
+
+@test
+def figures_are_shown_whole_or_not_at_all(folder):
+    number = r"[\d.]+[kMGT]?"
+    whole = re.compile(rf"recorded [\d.]+(us|ms|s|h)(  records {number}(, {number}/s(  dropped {number}(  file [\d.]+ [KMGT]?B(  threads \d+)?)?)?)?)?")
+    with Recorded(folder, "names") as program:
+        for columns in range(18, 76, 4):
+            with Terminal(program.spool, "-d", "0.2", columns=columns, lines=12) as t:
+                t.wait("recorded")
+                line = next(one for one in t.frame() if one.startswith("recorded"))
+                check(f"{columns} columns", whole.fullmatch(line.rstrip()), line)
 
 
 @test

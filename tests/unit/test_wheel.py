@@ -165,6 +165,8 @@ def check_libraries(package):
     paths = {f.name: re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", text) for f, text in dynamic.items()}
     bad = {name: found for name, found in paths.items() if any(not part.startswith("$ORIGIN") for one in found for part in one.split(":"))}
     check("rpaths_are_relative", files and not bad, paths)
+    told = {f.name for f in files if re.search(rb"/include/python3|" + re.escape(f"{str(SOURCE)[1:]}/src/".encode()), f.read_bytes())}
+    check("no_folder_of_the_machine_that_built_them_is_in_them", not told, told)
     needed = {name for text in dynamic.values() for name in re.findall(r"NEEDED\).*\[(.*)\]", text)}
     foreign = {n for n in needed if not re.match(r"(lib(c|m|gcc_s|dl|pthread|rt)\.so|ld-linux|libmtprof\.so\.0)", n)}
     check("only_the_system_s_libraries_are_needed", not foreign, needed)
@@ -345,6 +347,7 @@ def check_tensors(path, env, work, version):
     metadata = wheel.files[f"{wheel.info}/METADATA"][0].decode()
     print(f"# {path.name}: {path.stat().st_size / MEGABYTE:.2f} MB")
     check("mindtorch_v2_needs_mtprof_and_numpy", re.findall(r"Requires-Dist: (.*)", metadata) == [f"mtprof == {version}", "numpy"], metadata)
+    check("it_says_what_it_is", "Description-Content-Type: text/markdown\n\n# mindtorch_v2\n" in metadata, metadata)
     check("and_has_no_file_of_mtprof", all(name.startswith(("mindtorch_v2/", wheel.info)) for name in wheel.files), list(wheel.files))
     ours = {p.relative_to(SOURCE / "src").as_posix() for kind in ("*.py", "py.typed") for p in (SOURCE / "src/mindtorch_v2").rglob(kind)}
     ours.add(f"{wheel.info}/licenses/LICENSE")

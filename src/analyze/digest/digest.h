@@ -74,6 +74,12 @@ mtp_status mtp__digest_sum_finish(mtp__digest_sum *s, mtp_digest **out);
 /* Adds `from`'s entries under the keys that `by` keeps. */
 void mtp__digest_sum_all(mtp__digest_sum *s, const mtp_digest *from, uint32_t by);
 
+/* A sum of an entry for one of its steps: a rank that was restarted repeats steps, and entries may sum ranks. */
+static inline int64_t mtp__digest_per_step(const mtp_digest_entry *e, int64_t sum)
+{
+    return e->steps > 1 && e->steps <= INT64_MAX ? sum / (int64_t)e->steps : sum;
+}
+
 /* ------------------------------------------------------------------------------------------------- odd */
 
 #define MTP__DIGEST_REASONS 3

@@ -10,8 +10,6 @@
  * too, are differences. Name 0 is "(others)", and only that one has `names`. One or two calls have no buckets: min and max
  * are all there is. Unknown kinds of blocks are skipped.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -21,6 +19,7 @@
 #include "base/os.h"
 #include "base/out.h"
 #include "base/plain.h"
+#include "trace/json/source.h"
 
 static const char magic[8] = "MTPDIG1\n";
 enum {
@@ -414,28 +413,31 @@ static void read_all(reading *r)
     }
 }
 
-static mtp_status read_file(const char *path, unsigned char **out, size_t *length)
+/* The whole file, decompressed. What comes before damaged compression is kept. */
+static mtp_status read_file(const char *path, unsigned char **out, size_t *length, bool *cut)
 {
     unsigned char *data = NULL;
     size_t room = 0;
     ssize_t got = 0;
-    int fd = mtp__open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return MTP_FAIL(MTP_E_IO, "%s: cannot open it: %s", path, mtp__reason(errno));
+    mtp__source *source;
+    mtp_status status = mtp__source_open(path, &source);
+    if (status != MTP_OK)
+        return status;
     do {
         *length += (size_t)got;
         if (!MTP__GROW(data, room, *length, *length + 65536, 65536)) {
-            mtp__free(data);
-            mtp__close(fd);
-            return MTP_FAIL(MTP_E_NOMEM, "%s: %zu bytes", path, *length);
+            status = MTP_FAIL(MTP_E_NOMEM, "%s: %zu bytes", path, *length);
+            break;
         }
-        got = mtp__pread(fd, data + *length, room - *length, *length);
+        got = mtp__source_read(source, data + *length, room - *length);
     } while (got > 0);
-    int error = errno;
-    mtp__close(fd);
-    if (got < 0) {
+    if (got < 0)
+        status = mtp__source_status(source);
+    mtp__source_close(source);
+    *cut = status == MTP_E_FORMAT && *length > 0;
+    if (status != MTP_OK && !*cut) {
         mtp__free(data);
-        return MTP_FAIL(MTP_E_IO, "%s: cannot read it: %s", path, mtp__reason(error));
+        return status;
     }
     *out = data;
     return MTP_OK;
@@ -445,13 +447,14 @@ mtp_status mtp_digest_read(const char *path, mtp_digest **out)
 {
     unsigned char *data = NULL;
     size_t length = 0;
+    bool cut = false;
     if (out == NULL || path == NULL)
         return MTP_FAIL(MTP_E_ARG, "%s is NULL", out == NULL ? "out" : "path");
     *out = NULL;
-    mtp_status status = read_file(path, &data, &length);
+    mtp_status status = read_file(path, &data, &length, &cut);
     if (status != MTP_OK)
         return status;
-    reading r = {.p = data, .end = data + length};
+    reading r = {.p = data, .end = data + length, .damaged = cut};
     if (!mtp__digest_sum_init(&r.sum)) {
         mtp__free(data);
         return MTP_FAIL(MTP_E_NOMEM, "%s: the digest", path);

@@ -7,56 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "trace/facts.h"
-
-/* ------------------------------------------------------------------------------------ whose trace it is */
-
-typedef struct origin {
-    char job[256], host[256];
-    int64_t rank;
-} origin;
-
-/* The value of a key of a JSON object without nested ones; NULL: absent. */
-static const char *member(const char *json, const char *key)
-{
-    size_t length = strlen(key);
-    for (const char *p = json; (p = strchr(p, '"')) != NULL; p++) {
-        if (strncmp(p + 1, key, length) != 0 || p[length + 1] != '"')
-            continue;
-        const char *value = p + length + 2;
-        while (*value == ' ' || *value == ':')
-            value++;
-        if (value > p + length + 2)
-            return value;
-    }
-    return NULL;
-}
-
-/* A JSON string's text; of one with escapes only what is before them. */
-static void unquote(char *to, size_t room, const char *json)
-{
-    size_t n = 0;
-    if (json != NULL && *json == '"')
-        for (json++; *json != 0 && *json != '"' && *json != '\\' && n + 1 < room; json++)
-            to[n++] = *json;
-    to[n] = 0;
-}
-
-static void find_origin(origin *o, const mtp_trace *t)
-{
-    *o = (origin){.rank = 0};
-    for (uint32_t i = 0; i < t->metadata_count; i++) {
-        mtp_text key = mtp__trace_get_text(t, t->metadata[i].key),
-                 json = mtp__trace_get_text(t, t->metadata[i].json);
-        if (strcmp(key.bytes, "hostname") == 0)
-            unquote(o->host, sizeof o->host, json.bytes);
-        if (strcmp(key.bytes, "distributedInfo") != 0)
-            continue;
-        unquote(o->job, sizeof o->job, member(json.bytes, "job"));
-        const char *rank = member(json.bytes, "rank");
-        for (o->rank = 0; rank != NULL && *rank >= '0' && *rank <= '9' && o->rank < INT32_MAX; rank++)
-            o->rank = o->rank * 10 + (*rank - '0');
-    }
-}
+#include "trace/who.h"
 
 /* ---------------------------------------------------------------------------------------------- making */
 
@@ -155,6 +106,12 @@ static mtp_status make(making *m, mtp_digest **out)
     return status == MTP_OK ? mtp__digest_sum_finish(&m->sum, out) : status;
 }
 
+static uint32_t text_of(mtp__digest_sum *s, const char *given, mtp_text found)
+{
+    return given != NULL ? mtp__digest_text(s, given, strlen(given))
+                         : mtp__digest_text(s, found.bytes, found.length);
+}
+
 mtp_status mtp_digest_create(const mtp_trace *trace, const mtp_digest_options *options, mtp_digest **out)
 {
     mtp_digest_options known = MTP_DIGEST_OPTIONS_INIT;
@@ -164,14 +121,21 @@ mtp_status mtp_digest_create(const mtp_trace *trace, const mtp_digest_options *o
     mtp_status status = MTP__ABI_READ(&known, options, mtp_digest_options, rank);
     if (status != MTP_OK)
         return status;
-    origin o;
-    find_origin(&o, trace);
-    making m = {.t = trace, .outside = MTP__DIGEST_NONE, .rank = known.rank >= 0 ? known.rank : o.rank};
-    const char *job = known.job != NULL ? known.job : o.job, *host = known.host != NULL ? known.host : o.host;
-    if (!mtp__digest_sum_init(&m.sum))
+    mtp__who who;
+    if (!mtp__who_read(&who, trace, NULL))
         return MTP_FAIL(MTP_E_NOMEM, "the digest");
-    m.job = mtp__digest_text(&m.sum, job, strlen(job));
-    m.host = mtp__digest_text(&m.sum, host, strlen(host));
+    making m = {.t = trace,
+                .outside = MTP__DIGEST_NONE,
+                .rank = known.rank >= 0 ? known.rank
+                        : who.rank >= 0 ? who.rank
+                                        : 0};
+    if (!mtp__digest_sum_init(&m.sum)) {
+        mtp__who_fini(&who);
+        return MTP_FAIL(MTP_E_NOMEM, "the digest");
+    }
+    m.job = text_of(&m.sum, known.job, who.job);
+    m.host = text_of(&m.sum, known.host, who.host);
+    mtp__who_fini(&who);
     status = make(&m, out);
     mtp_events_destroy(m.events);
     mtp_steps_destroy(m.steps);
@@ -242,9 +206,11 @@ int64_t mtp_digest_quantile(const mtp_digest *d, size_t entry, size_t op, double
     uint64_t all = 0, before = 0;
     for (uint32_t b = 0; b < r->bucket_count; b++)
         all += d->bucket[r->first_bucket + b].calls;
+    if (all == 0) /* "(others)" */
+        return -1;
     double rank = ceil(quantile * (double)all) - 1; /* the nearest rank */
-    if (rank <= 0 || rank >= (double)all - 1 || all == 0)
-        return rank <= 0 && !(all == 0 && quantile > 0.5) ? r->shown.min_ns : r->shown.max_ns;
+    if (rank <= 0 || rank >= (double)all - 1)
+        return rank <= 0 ? r->shown.min_ns : r->shown.max_ns;
     for (uint32_t b = 0; b < r->bucket_count; b++) {
         const mtp__digest_bucket *bucket = &d->bucket[r->first_bucket + b];
         before += bucket->calls;

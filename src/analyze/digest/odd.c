@@ -1,7 +1,8 @@
 /* analyze/digest/odd.c - which steps took far longer than most of the same job, and in which ops.
  *
  * Medians and deviations are of all steps of all ranks of a job, without what is outside of steps. A reason is an op's own
- * time minus its median over these steps, in which it counts as 0 where it was not called.
+ * time minus its median over these steps, in which it counts as 0 where it was not called. An entry that sums several steps
+ * (a rank that was restarted) counts as one of their mean.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,16 @@ static bool is_step(const mtp__digest_part *p)
     return p->shown.step >= 0 && p->shown.wall_ns > 0;
 }
 
+static int64_t wall_of(const mtp__digest_part *p)
+{
+    return mtp__digest_per_step(&p->shown, p->shown.wall_ns);
+}
+
+static int64_t idle_of(const mtp__digest_part *p)
+{
+    return mtp__digest_per_step(&p->shown, p->shown.idle_ns);
+}
+
 /* What a step's longer time is made of: keeps the largest. */
 static void add_reason(mtp__digest_odd *o, mtp__digest_reason reason)
 {
@@ -85,8 +96,10 @@ static void gather(looking *l, uint32_t first, uint32_t end)
                 l->failed = true;
                 return;
             }
-            l->figures[l->figure_count++] = (figure){(uint64_t)r->name << 1 | r->shown.is_device, i,
-                                                     r->shown.self_ns, (int64_t)r->shown.calls};
+            l->figures[l->figure_count++] =
+                (figure){(uint64_t)r->name << 1 | r->shown.is_device, i,
+                         mtp__digest_per_step(&p->shown, r->shown.self_ns),
+                         mtp__digest_per_step(&p->shown, (int64_t)r->shown.calls)};
         }
     }
     if (l->figure_count > 0)
@@ -134,10 +147,10 @@ static void find_reasons(looking *l, uint32_t first, uint32_t end, size_t steps,
     size_t count = 0;
     for (uint32_t i = first; i < end; i++)
         if (is_step(&l->d->part[i]))
-            l->value[count++] = l->d->part[i].shown.idle_ns;
+            l->value[count++] = idle_of(&l->d->part[i]);
     int64_t usual = median(l->value, count);
     for (size_t i = from; i < l->count; i++) {
-        int64_t more = minus(l->d->part[l->odd[i].entry].shown.idle_ns, usual);
+        int64_t more = minus(idle_of(&l->d->part[l->odd[i].entry]), usual);
         if (more > l->odd[i].more_ns / 20)
             add_reason(&l->odd[i], (mtp__digest_reason){.name = {"", 0}, .is_idle = true, .more_ns = more});
     }
@@ -155,7 +168,7 @@ static void look_at_job(looking *l, uint32_t first, uint32_t end)
     size_t steps = 0, from = l->count;
     for (uint32_t i = first; i < end; i++)
         if (is_step(&l->d->part[i]))
-            l->value[steps++] = l->d->part[i].shown.wall_ns;
+            l->value[steps++] = wall_of(&l->d->part[i]);
     if (steps < LEAST_STEPS)
         return;
     int64_t usual = median(l->value, steps);
@@ -164,7 +177,7 @@ static void look_at_job(looking *l, uint32_t first, uint32_t end)
     double deviation = 1.4826 * (double)median(l->value, steps), least = LEAST_SHARE * (double)usual;
     double limit = (DEVIATIONS * deviation > least ? DEVIATIONS * deviation : least);
     for (uint32_t i = first; i < end; i++) {
-        int64_t more = minus(l->d->part[i].shown.wall_ns, usual);
+        int64_t more = minus(wall_of(&l->d->part[i]), usual);
         if (!is_step(&l->d->part[i]) || (double)more <= limit)
             continue;
         if (!MTP__GROW(l->odd, l->room, l->count, l->count + 1, 64)) {

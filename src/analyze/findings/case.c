@@ -15,6 +15,8 @@
 #include "base/grow.h"
 #include "base/os.h"
 
+#define REST_SHARE 0.5     /* of what follows the last step(), for which the device works on */
+#define REST_OPS 8u        /* no more than read a result there */
 #define STEPS_LEFT 3u      /* so many steps remain when warm-up is left out */
 #define REQUEST_NS 1000000 /* a shorter pause between a result and the next launch is no wait for requests */
 #define CLOCK_NS 20000     /* by how much the clocks of host and device may differ */
@@ -179,15 +181,43 @@ bool mtp__case_is_late(const mtp_step_row *row)
     return row->is_outlier && row->more_ns > 0;
 }
 
+/* The host may run ahead: what it has launched in the steps takes the device longer, and the rest after the last step() is a part
+ * of the time that they take. */
+static void take_rest(mtp__case *c)
+{
+    mtp_steps *s = c->steps;
+    mtp_step_row *row = s->count > 1 && !s->whole_trace ? &s->rows[s->count - 1] : NULL;
+    c->has_rest = row != NULL && row->ops == 0;
+    if (row != NULL && mtp__case_is_late(row) && row->ops <= REST_OPS &&
+        (double)row->times.device_ns >= REST_SHARE * (double)row->times.wall_ns)
+        row->is_outlier = false, row->more_ns = 0, c->has_rest = true;
+}
+
+/* When a program without steps begins to work: what precedes that, such as imports and their garbage collection, is how it starts. */
+static int64_t first_work(const mtp__case *c, int64_t from)
+{
+    const mtp_trace *t = c->t;
+    int64_t first = INT64_MAX;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; c->wanted[k] && i < track->first + track->count; i++)
+            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) && !is_recording(c, i))
+                first = t->start[i] < first ? t->start[i] : first;
+    }
+    return first != INT64_MAX && first > from ? first : from;
+}
+
 /* Warm-up, leading steps that are far longer than the others, is left out; of the rest, such steps do not count. */
 static void choose_time(mtp__case *c)
 {
     const mtp_steps *s = c->steps;
     uint32_t k = 0;
+    take_rest(c);
     while (!s->whole_trace && k + STEPS_LEFT < s->count && k < (s->count + 3) / 4 &&
            mtp__case_is_late(&s->rows[k]))
         k++;
     c->first_step = k;
+    c->is_stepped = !s->whole_trace && s->count > 1;
     c->from = s->rows[k].start_ns;
     c->to = c->from;
     double late = 0;
@@ -196,6 +226,9 @@ static void choose_time(mtp__case *c)
         c->has_outliers |= mtp__case_is_late(&s->rows[i]);
         late += mtp__case_is_late(&s->rows[i]) ? (double)s->rows[i].times.wall_ns : 0;
     }
+    if (!c->is_stepped)
+        c->from = first_work(c, c->from);
+    c->from = c->from < c->to ? c->from : c->to;
     /* so that sums and differences cannot overflow */
     bool sane = c->from > -(INT64_MAX / 4) && c->to < INT64_MAX / 4;
     c->whole = sane ? (double)c->to - (double)c->from - late : 0;
@@ -265,11 +298,11 @@ mtp_status mtp__case_init(mtp__case *c, const mtp_trace *t, mtp_findings *findin
     mtp_status status = mtp_steps_create(t, &c->steps);
     if (status != MTP_OK)
         return status;
-    choose_time(c);
     c->wanted = mtp__calloc((size_t)t->track_count + 1, 1);
     if (c->wanted == NULL || !name_init(c) || !owner_init(c) || !own_init(c))
         return MTP_FAIL(MTP_E_NOMEM, "findings of %u spans", t->span_count);
     choose_tracks(c);
+    choose_time(c);
     if (!gather_loads(c))
         return MTP_FAIL(MTP_E_NOMEM, "findings of %u spans", t->span_count);
     return mtp__sources_init(&c->sources, t);
@@ -435,7 +468,7 @@ static bool find_idle(searching *s)
 {
     mtp__case *c = s->c;
     /* without steps, what precedes the first work is how the program starts */
-    int64_t until = c->steps->whole_trace && c->works > 0 ? c->work[0].start : c->from;
+    int64_t until = !c->is_stepped && c->works > 0 ? c->work[0].start : c->from;
     uint32_t last = MTP__NONE;
     for (uint32_t i = 0; i < c->works; i++) {
         const mtp__work *w = &c->work[i];

@@ -139,7 +139,7 @@ static mtp_status walk(gaps *g)
     mtp__by_time order;
     mtp_status status = mtp__by_time_init(&order, t, c->wanted);
     int64_t until = c->from;
-    bool any = !c->steps->whole_trace; /* without steps, what precedes the first op is not a gap */
+    bool any = c->is_stepped; /* without steps, what precedes the first op is not a gap */
     for (uint32_t span, k; status == MTP_OK && (span = mtp__by_time_next(&order, &k)) != MTP__NONE;) {
         bool collects = (mtp__case_name(c, span) & MTP__NAME_GC) != 0; /* a finding of its own */
         if (t->tracks[k].on_device || (c->owner[span] != span && !collects) || t->start[span] >= c->to ||
@@ -150,7 +150,7 @@ static mtp_status walk(gaps *g)
         any = true;
         until = t->end[span] > until ? t->end[span] : until;
     }
-    if (status == MTP_OK && any && !c->steps->whole_trace)
+    if (status == MTP_OK && any && c->is_stepped)
         on_gap(g, until, c->to);
     mtp__by_time_fini(&order);
     return status;
@@ -207,6 +207,50 @@ static mtp_status tell_between(mtp__case *c, const gaps *g)
     return mtp__find(c, &d, NULL);
 }
 
+/* torch.profiler records the thread that starts it, and those that autograd starts. */
+static bool sees_one_thread(const mtp__case *c)
+{
+    const mtp_trace *t = c->t;
+    uint32_t threads = 0;
+    for (uint32_t k = 0; k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        bool any = false;
+        for (uint32_t i = track->first;
+             !any && c->wanted[k] && !track->on_device && i < track->first + track->count; i++)
+            any = c->owner[i] == i;
+        threads += any;
+    }
+    return threads <= 1;
+}
+
+static void say_no_op(mtp__draft *d, const mtp__case *c, const gaps *g)
+{
+    bool alone = sees_one_thread(c), one = alone && !mtp__is_ours(c->t);
+    mtp__say(&d->title, one ? "The recorded thread runs no operator " : "No operator runs ");
+    mtp__say_share(&d->title, g->longer / c->whole);
+    mtp__say(&d->title, " of the time");
+    mtp__say(&d->text, "In ");
+    mtp__say_count(&d->text, g->longs, "gap", "gaps");
+    mtp__say(&d->text, " longer than 100 us, %s: ",
+             one     ? "the thread that was recorded ran no operator"
+             : alone ? "the only thread with operators ran none"
+                     : "no thread ran any operator");
+    mtp__say_of_whole(&d->text, c, g->longer);
+    mtp__say(&d->text,
+             ". The program then waits, %s something that is not recorded, or another program has the "
+             "processor.",
+             mtp__case_may_serve(c) ? "for requests or anything else, computes" : "computes");
+    if (one)
+        mtp__say(&d->text, " Other threads may have been at work: torch.profiler records the one that "
+                           "starts it, 'mtprof run' all of them.");
+}
+
+static bool is_within_pytorch(mtp_text name)
+{
+    return MTP__BEGINS_WITH(name, "Optimizer.step#") || MTP__BEGINS_WITH(name, "Optimizer.zero_grad#") ||
+           strstr(name.bytes, "run_backward") != NULL;
+}
+
 static mtp_status tell_longer(mtp__case *c, gaps *g)
 {
     /* one gap alone may be the system's: other programs run */
@@ -218,17 +262,7 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
                     .confidence = MTP_CONFIDENCE_MEDIUM,
                     .spent = g->longer,
                     .gain = mtp__case_may_serve(c) ? 0 : g->longer / 2};
-    mtp__say(&d.title, "No operator runs ");
-    mtp__say_share(&d.title, g->longer / c->whole);
-    mtp__say(&d.title, " of the time");
-    mtp__say(&d.text, "In ");
-    mtp__say_count(&d.text, g->longs, "gap", "gaps");
-    mtp__say(&d.text, " longer than 100 us, no thread ran any operator: ");
-    mtp__say_of_whole(&d.text, c, g->longer);
-    mtp__say(&d.text,
-             ". The program then waits, %s something that is not recorded, or another program has the "
-             "processor.",
-             mtp__case_may_serve(c) ? "for requests or anything else, computes" : "computes");
+    say_no_op(&d, c, g);
     const mtp__alike *first = mtp__evidence_first(&g->in);
     if (first != NULL && first->what.length > 0) {
         mtp__say(&d.text, " Most of it is in ");
@@ -238,12 +272,22 @@ static mtp_status tell_longer(mtp__case *c, gaps *g)
         mtp__say_time(&d.text, first->total);
         mtp__say(&d.text, ".");
     }
-    mtp__say(&d.advice, "%s",
-             first != NULL && first->what.length > 0
-                 ? "See what the program does there: preparing data, files, the network, logging, locks. Do "
-                   "it beside the computation, or less often."
-                 : "Record with stacks (with_stack=True, 'mtprof run --stacks') or annotate the loop "
-                   "(record_function) to see what the program does there.");
+    if (first == NULL || first->what.length == 0) {
+        mtp__say(&d.advice,
+                 "Record with stacks (with_stack=True, 'mtprof run --stacks') or annotate the loop "
+                 "(record_function) to see what the program does there.");
+    } else if (is_within_pytorch(first->what)) {
+        d.confidence = MTP_CONFIDENCE_LOW;
+        mtp__say(
+            &d.advice,
+            "That is PyTorch itself: large memory that is returned to the system and asked for again "
+            "(smaller "
+            "temporaries, or another allocator, help), or a busy machine: repeat the run on a quiet one.");
+    } else {
+        mtp__say(&d.advice,
+                 "See what the program does there: preparing data, files, the network, logging, locks. Do "
+                 "it beside the computation, or less often.");
+    }
     return mtp__find(c, &d, &g->in);
 }
 

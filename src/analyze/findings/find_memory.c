@@ -10,6 +10,7 @@
 #define GROWTH_STEPS 5u   /* so many steps must grow, after ... */
 #define GROWTH_SETTLED 2u /* ... the first ones, in which optimizers allocate their state */
 #define GROWTH_EVEN 0.25  /* the least growth of a step, relative to the mean */
+#define GROWTH_ENDS 0.5   /* of the memory in use, that is left in the last step: the program ends */
 #define GROWTH_SHARE 0.01 /* all growth, relative to the memory in use */
 #define GROWTH_BYTES (64 << 10)
 #define FRAGMENT_REQUEST (10 << 20) /* smaller ones are cut from segments of 20 MB */
@@ -96,11 +97,13 @@ static void say_owner(mtp__words *w, const mtp__alike *a)
 static mtp_status tell_growth(mtp__case *c, const mtp_memory_timeline *timeline, const levels *l)
 {
     uint32_t first = c->first_step + GROWTH_SETTLED, last = l->s->count - 1;
-    while (last > 0 && l->s->rows[last].ops == 0 && l->s->rows[last].kernels == 0)
+    while (last > 0 && l->s->rows[last].ops == 0 && (c->has_ops || l->s->rows[last].kernels == 0))
         last--; /* after the last step() */
     if (last < first + GROWTH_STEPS)
         return MTP_OK;
     double all = growth(l, first, last);
+    if (all <= 0 && last > first + GROWTH_STEPS && l->level[last] < GROWTH_ENDS * l->level[first])
+        all = growth(l, first, --last);
     if (all < GROWTH_BYTES || all < GROWTH_SHARE * l->level[first])
         return MTP_OK;
     mtp__evidence tally = {0};

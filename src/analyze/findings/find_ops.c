@@ -17,6 +17,7 @@
 #define BACKWARD_RATIO 4.0 /* backward : forward; 2 is usual, 3 with recomputed activations */
 #define BACKWARD_USUAL 3.0
 #define DOMINANT_SHARE 0.5
+#define OPTIMIZER_SHARE 0.5
 
 /* ----------------------------------------------------------------------------------------------- copies */
 
@@ -409,7 +410,10 @@ mtp_status mtp__find_dominant(mtp__case *c)
     bool device = mtp__case_is_device_bound(c);
     for (uint32_t i = 0; device && i < c->works; i++) {
         sum += (double)(c->work[i].end - c->work[i].start);
-        mtp__evidence_span(&tally, c, c->work[i].span, (double)(c->work[i].end - c->work[i].start), false);
+        if (c->work[i].kind !=
+            MTP__WORK_COLLECTIVE) /* it waits for other ranks: find_overlap.c tells of it */
+            mtp__evidence_span(&tally, c, c->work[i].span, (double)(c->work[i].end - c->work[i].start),
+                               false);
     }
     for (uint32_t k = 0; !c->has_device && k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
@@ -443,6 +447,47 @@ mtp_status mtp__find_dominant(mtp__case *c)
             &d.advice,
             "See which sizes it is called with ('mtprof table --by-shape'), from where (--by-stack 5), and "
             "how far from the hardware's limit that is.");
+        status = mtp__find(c, &d, &tally);
+    }
+    mtp__evidence_fini(&tally);
+    return status;
+}
+
+mtp_status mtp__find_optimizer(mtp__case *c)
+{
+    const mtp_trace *t = c->t;
+    mtp__evidence tally = {0};
+    double sum = 0;
+    for (uint32_t k = 0; !c->has_device && k < t->track_count; k++) {
+        const mtp__track *track = &t->tracks[k];
+        for (uint32_t i = track->first; c->wanted[k] && !track->on_device && i < track->first + track->count;
+             i++)
+            if ((mtp__case_name(c, i) & MTP__NAME_OPTIMIZER) != 0 && mtp__case_time(c, i) > 0 &&
+                mtp__case_around(c, i, MTP__NAME_OPTIMIZER) == MTP__NONE) {
+                sum += mtp__case_time(c, i);
+                mtp__evidence_span(&tally, c, i, mtp__case_time(c, i), false);
+            }
+    }
+    const mtp__alike *first = mtp__evidence_first(&tally);
+    mtp_status status = tally.failed ? MTP_FAIL(MTP_E_NOMEM, "optimizers by name") : MTP_OK;
+    if (status == MTP_OK && first != NULL && sum >= OPTIMIZER_SHARE * c->whole && sum <= c->whole) {
+        mtp__draft d = {
+            .id = "optimizer", .kind = MTP_FINDING_NOTE, .confidence = MTP_CONFIDENCE_HIGH, .spent = sum};
+        mtp__say(&d.title, "The optimizer takes ");
+        mtp__say_share(&d.title, sum / c->whole);
+        mtp__say(&d.title, " of the time");
+        mtp__say_count(&d.text, first->calls, "call", "calls");
+        mtp__say(&d.text, " of ");
+        mtp__say_name(&d.text, first->what);
+        mtp__say(&d.text, " took ");
+        mtp__say_of_whole(&d.text, c, first->total);
+        mtp__say(&d.text, ", ");
+        mtp__say_time(&d.text, first->total / (double)first->calls);
+        mtp__say(&d.text, " each.");
+        mtp__say(&d.advice,
+                 "It goes through all parameters, however small the batch is: use fused=True or "
+                 "foreach=True, a larger batch, or add up the gradients of several. Of a large embedding, "
+                 "sparse=True (with SGD or SparseAdam) updates only the rows that were used.");
         status = mtp__find(c, &d, &tally);
     }
     mtp__evidence_fini(&tally);

@@ -103,8 +103,9 @@ mtp_status mtp__find_collectives(mtp__case *c)
              ") nothing was computed at the same time. That includes waiting for ranks that arrive late.");
     mtp__say(
         &d.advice,
-        "Compare the ranks' traces first: a collective ends when the slowest rank has joined. Then overlap: "
-        "smaller buckets (bucket_cap_mb), prefetching (FSDP), gradient accumulation without "
+        "Compare the ranks' traces first ('mtprof ranks'): a collective ends when the slowest rank has "
+        "joined. "
+        "Then overlap: smaller buckets (bucket_cap_mb), prefetching (FSDP), gradient accumulation without "
         "synchronisation (no_sync).");
     mtp_status status = mtp__find(c, &d, &tally);
     mtp__evidence_fini(&tally);

@@ -12,7 +12,8 @@ static mtp__rule *const rules[] = {
     mtp__find_host_gaps, mtp__find_tiny_kernels,   mtp__find_copies,       mtp__find_collectives,
     mtp__find_gaps,      mtp__find_collector,      mtp__find_casts,        mtp__find_layouts,
     mtp__find_backward,  mtp__find_plain_products, mtp__find_odd_products, mtp__find_fragments,
-    mtp__find_peak,      mtp__find_idle_device,    mtp__find_dominant,     mtp__find_cost,
+    mtp__find_peak,      mtp__find_idle_device,    mtp__find_optimizer,    mtp__find_dominant,
+    mtp__find_cost,
 };
 
 /* Of a trace without times, or of no length, only these make sense. */
@@ -44,20 +45,22 @@ static void summarise(const mtp__case *c, mtp_findings *f)
     s->end_ns = c->to;
     s->whole_ns = mtp__whole_ns(c->whole);
     s->warm_up = c->first_step;
-    double cpu = 0, device = 0, idle = 0;
+    double cpu = 0, device = 0, idle = 0, before = 0; /* before it began to work */
     for (uint32_t i = c->first_step; i < c->steps->count; i++) {
         if (mtp__case_is_late(&c->steps->rows[i])) {
             s->outliers++;
             continue;
         }
-        s->steps += !c->steps->whole_trace;
+        bool is_rest = i + 1 == c->steps->count && c->has_ops && c->has_rest;
+        s->steps += c->is_stepped && !is_rest;
         cpu += (double)c->steps->rows[i].times.cpu_ns;
         device += (double)c->steps->rows[i].times.device_ns;
         idle += (double)c->steps->rows[i].times.idle_ns;
+        before = !c->is_stepped ? (double)c->from - (double)c->steps->rows[i].start_ns : 0;
     }
     s->cpu_ns = mtp__whole_ns(cpu);
     s->device_ns = mtp__whole_ns(device);
-    s->idle_ns = mtp__whole_ns(idle);
+    s->idle_ns = mtp__whole_ns(idle > before ? idle - before : 0);
 }
 
 static mtp_status examine(mtp_findings *f, const mtp_findings_options *options)

@@ -104,6 +104,8 @@ typedef struct mtp__case {
     uint32_t first_step; /* earlier ones are warm-up */
     int64_t from, to;    /* the time examined */
     double whole;        /* its length without outlying steps, ns */
+    bool is_stepped;     /* it has two steps or more: one alone is all of the program, its start included */
+    bool has_rest;       /* the last one is what follows the last step() */
     bool has_outliers;   /* steps that are far longer: findings of their own */
     uint16_t *names;     /* owned: by text, MTP__NAME_ bits */
     uint8_t *wanted;     /* owned: by track: of the process examined */
@@ -239,6 +241,7 @@ typedef mtp_status mtp__rule(mtp__case *c);
 mtp__rule mtp__find_launches, mtp__find_syncs, mtp__find_host_gaps, mtp__find_tiny_kernels,
     mtp__find_idle_device, mtp__find_copies, mtp__find_collectives, mtp__find_loading, mtp__find_gaps,
     mtp__find_collector, mtp__find_casts, mtp__find_layouts, mtp__find_plain_products, mtp__find_odd_products,
-    mtp__find_backward, mtp__find_dominant, mtp__find_outliers, mtp__find_growth, mtp__find_fragments,
-    mtp__find_peak, mtp__find_losses, mtp__find_unfinished, mtp__find_no_device, mtp__find_cost;
+    mtp__find_backward, mtp__find_dominant, mtp__find_optimizer, mtp__find_outliers, mtp__find_growth,
+    mtp__find_fragments, mtp__find_peak, mtp__find_losses, mtp__find_unfinished, mtp__find_no_device,
+    mtp__find_cost;
 #endif

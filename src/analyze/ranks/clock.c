@@ -16,8 +16,10 @@
 #include "base/os.h"
 #include "base/pair_map.h"
 
-#define ALL_PAIRS 128u /* of more ranks, only neighbours in a meeting, and each with its first */
-#define ADD_BACK 256u  /* bounds left out that are tried again */
+#define ALL_PAIRS 128u   /* of more ranks, only neighbours in a meeting, and each with its first */
+#define ADD_BACK 256u    /* bounds left out that are tried again */
+#define FEW_WRONG 1u     /* bounds between two ranks that may be wrong */
+#define SHARE_WRONG 0.01 /* of their meetings */
 #define NEVER 1e299
 #define ENDS 2
 
@@ -26,8 +28,9 @@ typedef struct edge {
     uint32_t meetings;
     mtp__polygon polygon; /* owned */
     mtp__line fit;
-    double steep; /* greatest drift that is left */
-    bool tied;    /* by a measurement */
+    double steep;  /* greatest drift that is left */
+    bool tied;     /* by a measurement */
+    bool doubtful; /* so many bounds contradict the others that the clocks may be no lines */
     bool dropped;
 } edge;
 
@@ -98,6 +101,11 @@ static bool add_bound(solver *s, mtp__bound b)
     return true;
 }
 
+static int64_t rounded(const solver *s, uint32_t rank)
+{
+    return s->in->rounded != NULL ? s->in->rounded[rank] : 0;
+}
+
 /* What one meeting says of the line from a's clock to b's. */
 static bool bounds_of(solver *s, uint32_t m, const mtp__seen *a, const mtp__seen *b)
 {
@@ -107,13 +115,15 @@ static bool bounds_of(solver *s, uint32_t m, const mtp__seen *a, const mtp__seen
          to = of->kind == MTP__MEET_TO_ROOT && of->root != NONE;
     bool a_waits = all || (from && of->root == j) || (to && of->root == i);
     bool b_waits = all || (from && of->root == i) || (to && of->root == j);
-    return (!a_waits || add_bound(s, (mtp__bound){.x = since(s, i, a->leave),
-                                                  .y = apart(b->enter, a->leave),
+    int64_t a_enter = a->enter - rounded(s, i) / 2, a_leave = a->leave + rounded(s, i),
+            b_enter = b->enter - rounded(s, j) / 2, b_leave = b->leave + rounded(s, j);
+    return (!a_waits || add_bound(s, (mtp__bound){.x = since(s, i, a_leave),
+                                                  .y = apart(b_enter, a_leave),
                                                   .meeting = m,
                                                   .leaver = i,
                                                   .enterer = j})) &&
-           (!b_waits || add_bound(s, (mtp__bound){.x = since(s, i, a->enter),
-                                                  .y = apart(b->leave, a->enter),
+           (!b_waits || add_bound(s, (mtp__bound){.x = since(s, i, a_enter),
+                                                  .y = apart(b_leave, a_enter),
                                                   .meeting = m,
                                                   .leaver = j,
                                                   .enterer = i,
@@ -193,7 +203,7 @@ static int by_breach(const void *a, const void *b)
 static bool make_consistent(solver *s, edge *e, mtp__line line)
 {
     broken *list = mtp__calloc(s->bound_count, sizeof *list);
-    uint32_t count = 0;
+    uint32_t count = 0, out = 0;
     if (list == NULL)
         return false;
     for (uint32_t i = 0; i < s->bound_count; i++) {
@@ -213,7 +223,9 @@ static bool make_consistent(solver *s, edge *e, mtp__line line)
         }
         if (good && b->left_out)
             good = report(s, b, list[i].by);
+        out += b->left_out;
     }
+    e->doubtful = !e->tied && out > FEW_WRONG && out > e->meetings * SHARE_WRONG;
     mtp__free(list);
     return good && mtp__polygon_make(&e->polygon, s->bounds, s->bound_count);
 }
@@ -512,6 +524,11 @@ static bool is_in(const solver *s, const edge *e, uint32_t root)
     return !e->dropped && s->nodes[e->i].component == root;
 }
 
+static bool proves(const solver *s, const edge *e, uint32_t root)
+{
+    return is_in(s, e, root) && !e->doubtful;
+}
+
 /* Are the bounds of a rank empty? Then a chain of ranks contradicts itself. */
 static uint32_t find_empty(const solver *s, uint32_t root)
 {
@@ -533,8 +550,7 @@ static bool drop_weakest(solver *s, uint32_t root, uint32_t at)
     edge *weakest = NULL;
     for (uint32_t k = 0; k < s->edge_count; k++) {
         edge *e = &s->edges[k];
-        if (is_in(s, e, root) && (e->i == at || e->j == at) &&
-            (weakest == NULL || is_weaker(e, weakest)))
+        if (proves(s, e, root) && (e->i == at || e->j == at) && (weakest == NULL || is_weaker(e, weakest)))
             weakest = e;
     }
     if (weakest == NULL)
@@ -554,7 +570,7 @@ static bool spread(solver *s, uint32_t root)
         while (changed && rounds++ <= s->in->ranks && empty == NONE) {
             changed = false;
             for (uint32_t k = 0; k < s->edge_count; k++)
-                for (int end = 0; end < ENDS && is_in(s, &s->edges[k], root); end++)
+                for (int end = 0; end < ENDS && proves(s, &s->edges[k], root); end++)
                     changed = relax(s, &s->edges[k], end) || changed;
             empty = find_empty(s, root);
         }

@@ -46,6 +46,8 @@ typedef struct mtp__tie {
 typedef struct mtp__clocks_in { /* all borrowed */
     uint32_t ranks, meetings, ties;
     const int64_t *first, *last; /* by rank: when its trace begins and ends, by its clock */
+    const int64_t *rounded; /* by rank, or NULL: an end may be so much later than it says, a start half of it
+                                    earlier */
     const mtp__meeting *meeting; /* about in order of time */
     const mtp__seen *seen;
     const mtp__tie *tie;

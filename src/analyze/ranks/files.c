@@ -14,6 +14,8 @@
 #include "base/os.h"
 #include "base/plain.h"
 
+static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth);
+
 static bool ends(const char *name, const char *with)
 {
     size_t a = strlen(name), b = strlen(with);
@@ -105,7 +107,39 @@ static int by_name(const void *a, const void *b)
     return strverscmp(((const mtp__rank *)a)->row.file, ((const mtp__rank *)b)->row.file);
 }
 
-static mtp_status add_folder(mtp_ranks *r, const char *folder)
+/* OUT.workers of a recording that never became OUT: 'mtprof run' was killed with its program. */
+static bool is_orphaned(const char *path, const struct stat *st)
+{
+    static const char workers[] = ".workers";
+    struct stat out;
+    char of[PATH_MAX];
+    snprintf(of, sizeof of, "%s", path);
+    if (!S_ISDIR(st->st_mode) || !ends(of, ".mtp.workers"))
+        return false;
+    of[strlen(of) - (sizeof workers - 1)] = 0;
+    return stat(of, &out) != 0;
+}
+
+static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, uint32_t depth)
+{
+    mtp_status status = MTP_OK;
+    size_t length = strlen(folder);
+    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+    for (const struct dirent *e; status == MTP_OK && (e = readdir(dir)) != NULL;) {
+        char path[PATH_MAX];
+        struct stat st;
+        int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
+        if (n <= 0 || (size_t)n >= sizeof path || e->d_name[0] == '.' || stat(path, &st) != 0)
+            continue;
+        if (is_trace(e->d_name) && S_ISREG(st.st_mode))
+            status = is_job(path) ? MTP_OK : add_recording(r, path);
+        else if (depth == 0 && is_orphaned(path, &st))
+            status = add_folder(r, path, depth + 1);
+    }
+    return status;
+}
+
+static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth)
 {
     MTP__UNCANCELLED;
     uint32_t first = r->count;
@@ -116,19 +150,9 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder)
         mtp__close(fd);
         return status;
     }
-    mtp_status status = MTP_OK;
-    size_t length = strlen(folder);
-    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
-    for (const struct dirent *e; status == MTP_OK && (e = readdir(dir)) != NULL;) {
-        char path[PATH_MAX];
-        struct stat st;
-        int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
-        if (is_trace(e->d_name) && n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
-            S_ISREG(st.st_mode))
-            status = is_job(path) ? MTP_OK : add_recording(r, path);
-    }
+    mtp_status status = add_all(r, folder, dir, depth);
     closedir(dir);
-    if (status == MTP_OK && r->count == first)
+    if (status == MTP_OK && r->count == first && depth == 0)
         status = MTP_FAIL(MTP_E_FORMAT, "%s: this folder has no traces (.mtp, .json, .json.gz, .json.zst)",
                           folder);
     if (r->count - first > 1)
@@ -162,6 +186,6 @@ mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
     if (stat(path, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
-        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path);
+        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path, 0);
     return is_job(path) ? add_job(r, path) : add_recording(r, path);
 }

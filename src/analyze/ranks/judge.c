@@ -1,10 +1,14 @@
 /* analyze/ranks/judge.c - who waits, and who is late. On the reference's clock, a rank waits in a call until the last
- * rank has entered; it is late by as much as it enters after the median rank. Both are summed by step. */
+ * rank has entered; it is late by as much as it enters after the median rank, unless it waited for others before that.
+ * Both are summed by step. */
 #include <math.h>
 #include <stdlib.h>
 #include "analyze/ranks/ranks.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "base/pair_map.h"
+
+#define LISTED 8u
 
 static int by_number(const void *a, const void *b)
 {
@@ -22,17 +26,32 @@ static uint32_t find_number(const mtp__rank *k, int64_t number)
     return MTP__NO_STEP;
 }
 
+/* The first rank that has numbered steps. Others that have none must not keep all from being compared. */
+static const mtp__rank *find_stepless(mtp_ranks *r)
+{
+    const mtp__rank *first = NULL;
+    for (uint32_t k = 0; k < r->used; k++)
+        if (first == NULL && r->list[k].steps[0].number >= 0)
+            first = &r->list[k];
+    for (uint32_t k = 0; k < r->used; k++) {
+        r->list[k].stepless = first != NULL && r->list[k].steps[0].number < 0;
+        r->stepped += !r->list[k].stepless;
+    }
+    return first != NULL ? first : &r->list[0];
+}
+
 /* Steps that all ranks have, by their numbers. */
 static bool compare_steps(mtp_ranks *r)
 {
-    const mtp__rank *first = &r->list[0];
+    const mtp__rank *first = find_stepless(r);
     r->numbers = mtp__calloc((size_t)first->step_count + 1, sizeof *r->numbers);
     if (r->numbers == NULL)
         return false;
     for (uint32_t i = 0; i < first->step_count; i++) {
         bool all = true;
-        for (uint32_t k = 1; k < r->used && all; k++)
-            all = (i < r->list[k].step_count && r->list[k].steps[i].number == first->steps[i].number) ||
+        for (uint32_t k = 0; k < r->used && all; k++)
+            all = r->list[k].stepless ||
+                  (i < r->list[k].step_count && r->list[k].steps[i].number == first->steps[i].number) ||
                   find_number(&r->list[k], first->steps[i].number) != MTP__NO_STEP;
         if (all && (r->compared_count == 0 || first->steps[i].number > r->numbers[r->compared_count - 1]))
             r->numbers[r->compared_count++] = first->steps[i].number;
@@ -60,12 +79,26 @@ static int by_value(const void *a, const void *b)
 }
 
 typedef struct enters {
-    double *enter, *sorted; /* owned */
+    double *enter, *work, *sorted; /* owned; work: without what the rank was held up by others */
 } enters;
 
-static void add_late(mtp_ranks *r, const mtp__seen *s, const mtp__call *c, double late, double lost)
+/* Of the waiting, what no computation hides. */
+static double open_part(const mtp__call *c)
+{
+    double length = (double)(c->leave - c->enter);
+    return length > 0 ? (double)c->waited * (1 - (double)c->hidden / length) : 0;
+}
+
+/* A call that no other trace shows may have been waiting from its beginning to its end. */
+static double open_at_most(const mtp__call *c)
+{
+    return c->meeting == MTP__NONE && !c->started ? (double)(c->leave - c->enter - c->hidden) : open_part(c);
+}
+
+static void add_late(mtp_ranks *r, const mtp__seen *s, mtp__call *c, double late, double lost)
 {
     mtp__rank *k = &r->list[s->rank];
+    c->late = late > 0 ? (int64_t)late : 0;
     if (c->step == MTP__NO_STEP)
         return;
     k->steps[c->step].times.late_ns += late > 0 ? (int64_t)late : 0;
@@ -79,44 +112,90 @@ static void add_late(mtp_ranks *r, const mtp__seen *s, const mtp__call *c, doubl
 
 static void add_waiting(mtp_ranks *r, const mtp__seen *s, mtp__call *c, double waited)
 {
-    double length = (double)(c->leave - c->enter), open = length > 0 ? 1 - (double)c->hidden / length : 0;
-    waited = fmin(fmax(waited, 0), length);
-    c->waited = (int64_t)waited;
+    c->waited = (int64_t)fmin(fmax(waited, 0), (double)(c->leave - c->enter));
     if (c->step != MTP__NO_STEP)
-        r->list[s->rank].steps[c->step].times.waiting_ns += (int64_t)(waited * open);
+        r->list[s->rank].steps[c->step].times.waiting_ns += (int64_t)open_part(c);
 }
 
-static void judge_meeting(mtp_ranks *r, const mtp__meeting *m, enters *room)
+/* sorted is free for use. */
+static double median_of(const double *value, double *sorted, uint32_t count)
+{
+    memcpy(sorted, value, count * sizeof *value);
+    qsort(sorted, count, sizeof *sorted, by_value);
+    return count % 2 != 0 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+static uint8_t enters_of(const mtp_ranks *r, const mtp__meeting *m, enters *room)
 {
     const mtp__seen *seen = &r->seen[m->first];
     int64_t base = mtp__rank_true(r, seen->rank, seen->enter);
-    uint8_t nominal = r->list[seen->rank].calls[seen->call].nominal;
-    for (uint32_t i = 0; i < m->count; i++)
-        room->enter[i] = room->sorted[i] = (double)(mtp__rank_true(r, seen[i].rank, seen[i].enter) - base);
-    qsort(room->sorted, m->count, sizeof *room->sorted, by_value);
-    double last = room->sorted[m->count - 1], second = room->sorted[m->count - 2],
-           median = m->count % 2 != 0 ? room->sorted[m->count / 2]
-                                      : (room->sorted[m->count / 2 - 1] + room->sorted[m->count / 2]) / 2;
+    for (uint32_t i = 0; i < m->count; i++) {
+        room->enter[i] = (double)(mtp__rank_true(r, seen[i].rank, seen[i].enter) - base);
+        room->work[i] = room->enter[i] - (double)r->list[seen[i].rank].calls[seen[i].call].held_up;
+    }
+    return r->list[seen->rank].calls[seen->call].nominal;
+}
+
+static void find_waiting(mtp_ranks *r, const mtp__meeting *m, enters *room)
+{
+    const mtp__seen *seen = &r->seen[m->first];
+    uint8_t nominal = enters_of(r, m, room);
+    double last = room->enter[0];
+    for (uint32_t i = 1; i < m->count; i++)
+        last = fmax(last, room->enter[i]);
     double root = last;
     for (uint32_t i = 0; i < m->count; i++)
         root = seen[i].rank == m->root ? room->enter[i] : root;
+    bool rooted = m->root != MTP__NONE;
+    for (uint32_t i = 0; i < m->count; i++) {
+        mtp__call *c = &r->list[seen[i].rank].calls[seen[i].call];
+        if (nominal == MTP__MEET_ALL || (nominal == MTP__MEET_TO_ROOT && seen[i].rank == m->root))
+            add_waiting(r, &seen[i], c, last - room->enter[i]);
+        else if (rooted && (nominal == MTP__MEET_FROM_ROOT ||
+                            (nominal != MTP__MEET_TO_ROOT && m->kind == MTP__MEET_FROM_ROOT))) /* a message */
+            add_waiting(r, &seen[i], c, root - room->enter[i]);
+    }
+}
+
+/* Whoever waited for another rank before is not late by its own work. */
+static void find_lateness(mtp_ranks *r, const mtp__meeting *m, enters *room)
+{
+    const mtp__seen *seen = &r->seen[m->first];
+    if (enters_of(r, m, room) != MTP__MEET_ALL)
+        return;
+    double work = median_of(room->work, room->sorted, m->count),
+           median = median_of(room->enter, room->sorted, m->count), last = room->sorted[m->count - 1],
+           second = room->sorted[m->count - 2];
     bool told = false;
     for (uint32_t i = 0; i < m->count; i++) {
         mtp__call *c = &r->list[seen[i].rank].calls[seen[i].call];
         bool is_last = !told && room->enter[i] == last;
-        if (nominal == MTP__MEET_ALL) {
-            add_waiting(r, &seen[i], c, last - room->enter[i]);
-            add_late(r, &seen[i], c, room->enter[i] - median, is_last ? last - second : 0);
-            r->list[seen[i].rank].row.last += is_last;
-            told |= is_last;
-        } else if (nominal == MTP__MEET_FROM_ROOT && m->root != MTP__NONE) {
-            add_waiting(r, &seen[i], c, root - room->enter[i]);
-        } else if (nominal == MTP__MEET_TO_ROOT && seen[i].rank == m->root) {
-            add_waiting(r, &seen[i], c, last - room->enter[i]);
-        } else if (m->kind == MTP__MEET_FROM_ROOT && m->root != MTP__NONE) { /* a message */
-            add_waiting(r, &seen[i], c, root - room->enter[i]);
-        }
+        double own = fmax(room->work[i] - work, 0);
+        add_late(r, &seen[i], c, fmin(room->enter[i] - median, own), is_last ? fmin(last - second, own) : 0);
+        r->list[seen[i].rank].row.last += is_last;
+        told |= is_last;
     }
+}
+
+/* For each call, what the rank waited in calls of other groups since the last one of the same group. */
+static bool find_held_up(mtp__rank *k)
+{
+    mtp__pair_map last = {0}; /* group -> what had been waited until after its last call */
+    double waited = 0;
+    bool good = true;
+    for (uint32_t i = 0; i < k->call_count && good; i++) {
+        mtp__call *c = &k->calls[i];
+        bool is_new;
+        uint64_t *before = mtp__pair_put(&last, c->group, 1 + (uint64_t)c->nominal, 0, &is_new);
+        good = before != NULL;
+        if (!good)
+            break;
+        c->held_up = (int64_t)waited - (int64_t)*before;
+        waited += open_at_most(c);
+        *before = (uint64_t)(int64_t)waited;
+    }
+    mtp__pair_map_fini(&last);
+    return good;
 }
 
 static bool judge_meetings(mtp_ranks *r)
@@ -124,11 +203,18 @@ static bool judge_meetings(mtp_ranks *r)
     uint32_t most = 2;
     for (uint32_t m = 0; m < r->meeting_count; m++)
         most = r->meetings[m].count > most ? r->meetings[m].count : most;
-    enters room = {.enter = mtp__calloc(most, sizeof(double)), .sorted = mtp__calloc(most, sizeof(double))};
-    bool good = room.enter != NULL && room.sorted != NULL;
+    enters room = {.enter = mtp__calloc(most, sizeof(double)),
+                   .work = mtp__calloc(most, sizeof(double)),
+                   .sorted = mtp__calloc(most, sizeof(double))};
+    bool good = room.enter != NULL && room.work != NULL && room.sorted != NULL;
     for (uint32_t m = 0; m < r->meeting_count && good; m++)
-        judge_meeting(r, &r->meetings[m], &room);
+        find_waiting(r, &r->meetings[m], &room);
+    for (uint32_t k = 0; k < r->used && good; k++)
+        good = find_held_up(&r->list[k]);
+    for (uint32_t m = 0; m < r->meeting_count && good; m++)
+        find_lateness(r, &r->meetings[m], &room);
     mtp__free(room.enter);
+    mtp__free(room.work);
     mtp__free(room.sorted);
     return good;
 }
@@ -216,18 +302,37 @@ static bool find_step_time(mtp_ranks *r)
     double *all = mtp__calloc((size_t)r->used + 1, sizeof *all);
     if (all == NULL)
         return false;
+    uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
-        all[k] = (double)r->list[k].row.mean.wall_ns;
-    qsort(all, r->used, sizeof *all, by_value);
-    r->step_ns = all[r->used / 2];
+        if (!r->list[k].stepless)
+            all[count++] = (double)r->list[k].row.mean.wall_ns;
+    qsort(all, count, sizeof *all, by_value);
+    r->step_ns = all[count / 2];
     mtp__free(all);
     return true;
+}
+
+static bool note_stepless(mtp_ranks *r)
+{
+    mtp__words w = {0};
+    uint32_t told = 0;
+    if (r->stepped == r->used)
+        return true;
+    mtp__say_count(&w, r->used - r->stepped, "rank has", "ranks have");
+    mtp__say(&w, " no numbered steps and cannot be compared by step:");
+    for (uint32_t k = 0; k < r->used; k++)
+        if (r->list[k].stepless && told++ < LISTED)
+            mtp__say(&w, "%s %lld", told > 1 ? "," : "", (long long)r->list[k].row.rank);
+    mtp__say(&w, told > LISTED ? ", ..." : ".");
+    return mtp__ranks_note(r, &w);
 }
 
 static bool note_steps(mtp_ranks *r)
 {
     uint32_t most = 0;
     mtp__words w = {0};
+    if (!note_stepless(r))
+        return false;
     for (uint32_t k = 0; k < r->used; k++)
         most = r->list[k].step_count > most ? r->list[k].step_count : most;
     if (r->compared_count == 0)
@@ -235,7 +340,8 @@ static bool note_steps(mtp_ranks *r)
     else if (r->numbers[0] < 0)
         mtp__say(&w, "The traces have no steps: each counts as one.");
     else if (most > r->compared_count)
-        mtp__say(&w, "%u steps are compared that all ranks have, of up to %u.", r->compared_count, most);
+        mtp__say(&w, "%u %s compared that all ranks have, of up to %u.", r->compared_count,
+                 r->compared_count == 1 ? "step is" : "steps are", most);
     else
         return true;
     return mtp__ranks_note(r, &w);

@@ -2,8 +2,9 @@
  *
  * Calls are the same if they have the same group, kind and sequence number. Where there are no numbers (gloo, older
  * PyTorch), the nth call of a kind in a step is the nth of every rank that has as many of them in that step: others are
- * members of other groups. A send belongs to the receive with the same
- * sender and receiver in the same order: the receiver does not leave before the sender has entered. */
+ * members of other groups. The nth send belongs to the nth receive with the same
+ * sender, receiver and tag, if there are as many of both in traces of the same steps, or else in a step: the receiver
+ * does not leave before the sender has entered. */
 #include <stdlib.h>
 #include "analyze/ranks/ranks.h"
 #include "base/error.h"
@@ -13,6 +14,7 @@
 
 #define SAME_BOOT_NS 1000 /* two recordings' anchors may differ by this */
 #define TOLD 3u           /* contradictions that are named */
+#define ROUNDED_NS 2000   /* an end, if starts and durations are whole microseconds */
 
 typedef struct entry {
     uint64_t key[2];
@@ -37,36 +39,44 @@ static bool is_message(const mtp__call *c)
 
 /* What makes the call the same on all ranks; its number among the same ones of its rank comes on top, and without a
  * sequence number how many those are. */
-static void key_of(const mtp__rank *k, const mtp__call *c, uint64_t key[2])
+static void key_of(const mtp__rank *k, const mtp__call *c, bool by_step, uint64_t key[2])
 {
-    uint64_t word[4] = {c->group, c->comm, (uint64_t)c->sequence, 1};
+    uint64_t word[6] = {c->group, c->comm, (uint64_t)c->sequence, 1};
+    uint32_t step = c->begun != MTP__NO_STEP ? c->begun : c->step;
     if (is_message(c)) {
         bool out = c->comm == MTP__COMM_SEND;
         word[1] = MTP__COMM_SEND;
         word[2] = (uint64_t)(out ? k->row.rank : c->peer);
         word[3] = 2 + (uint64_t)(out ? c->peer : k->row.rank);
+        word[4] = (uint64_t)c->tag;
+        word[5] = by_step ? (uint64_t)k->steps[step].number
+                          : mtp__hash_mix((uint64_t)k->steps[0].number,
+                                          (uint64_t)k->steps[k->step_count - 1].number);
     } else if (c->sequence < 0) {
-        bool stepped = c->step != MTP__NO_STEP && k->steps[c->step].number >= 0;
-        word[2] = stepped ? (uint64_t)k->steps[c->step].number + 1 : 0;
+        bool stepped = step != MTP__NO_STEP && k->steps[step].number >= 0;
+        word[2] = stepped ? (uint64_t)k->steps[step].number + 1 : 0;
         word[3] = 0;
     }
-    key[0] = mtp__hash_words(word, 4);
+    key[0] = mtp__hash_words(word, 6);
     key[1] = mtp__hash_mix(key[0] ^ word[0], word[2] + word[1]);
 }
 
-static bool is_matched(const mtp__call *c)
+static bool is_matched(const mtp__rank *k, const mtp__call *c, bool by_step)
 {
+    if (by_step)
+        return is_message(c) && c->meeting == MTP__NONE && c->begun != MTP__NO_STEP &&
+               k->steps[c->begun].number >= 0;
     return c->comm != MTP__COMM_OTHER && (c->comm < MTP__COMM_SENDRECV || is_message(c));
 }
 
-static bool count_same(const mtp__rank *k, mtp__pair_map *counts)
+static bool count_same(const mtp__rank *k, bool by_step, mtp__pair_map *counts)
 {
     for (uint32_t i = 0; i < k->call_count; i++) {
         uint64_t key[2];
         bool is_new;
-        if (!is_matched(&k->calls[i]))
+        if (!is_matched(k, &k->calls[i], by_step))
             continue;
-        key_of(k, &k->calls[i], key);
+        key_of(k, &k->calls[i], by_step, key);
         uint64_t *n = mtp__pair_put(counts, key[0], key[1], 0, &is_new);
         if (n == NULL)
             return false;
@@ -76,24 +86,24 @@ static bool count_same(const mtp__rank *k, mtp__pair_map *counts)
 }
 
 /* In the counts, how many are the same is in the lower half, and how many of them came before in the upper one. */
-static bool add_rank(const mtp_ranks *r, uint32_t rank, entry *list, uint32_t *count, bool *by_order)
+static bool add_rank(mtp_ranks *r, uint32_t rank, bool by_step, entry *list, uint32_t *count)
 {
     const mtp__rank *k = &r->list[rank];
     mtp__pair_map counts = {0};
-    bool good = count_same(k, &counts);
+    bool good = count_same(k, by_step, &counts);
     for (uint32_t i = 0; i < k->call_count && good; i++) {
         const mtp__call *c = &k->calls[i];
-        if (!is_matched(c))
+        if (!is_matched(k, c, by_step))
             continue;
         entry *e = &list[(*count)++];
         *e = (entry){.rank = rank, .call = i};
-        key_of(k, c, e->key);
+        key_of(k, c, by_step, e->key);
         uint64_t *n = mtp__pair_find(&counts, e->key[0], e->key[1]);
-        bool ordered = c->sequence < 0 && !is_message(c);
+        bool ordered = c->sequence < 0 || is_message(c);
         e->key[1] = mtp__hash_mix(e->key[1], *n >> 32);
         e->key[0] = ordered ? mtp__hash_mix(e->key[0], *n & UINT32_MAX) : e->key[0];
         *n += (uint64_t)1 << 32;
-        *by_order |= ordered;
+        r->by_order |= c->sequence < 0 && !is_message(c);
     }
     mtp__pair_map_fini(&counts);
     return good;
@@ -105,6 +115,7 @@ static bool add_meeting(mtp_ranks *r, const entry *e, uint32_t count)
         !MTP__GROW(r->seen, r->seen_room, r->seen_count, (size_t)r->seen_count + count, 1024))
         return false;
     const mtp__call *first = &r->list[e->rank].calls[e->call];
+    bool started = false; /* the receiver left before the message had come */
     mtp__meeting m = {
         .first = r->seen_count, .count = count, .root = MTP__NONE, .kind = first->kind, .when = first->enter};
     for (uint32_t i = 0; i < count; i++) {
@@ -119,10 +130,11 @@ static bool add_meeting(mtp_ranks *r, const entry *e, uint32_t count)
             m.root = e[i].rank;
             first = c;
         }
+        started |= is_message(c) && c->comm == MTP__COMM_RECV && c->started;
         r->list[e[i].rank].row.matched++;
     }
     if (is_message(first))
-        m.kind = count == 2 && m.root != MTP__NONE ? MTP__MEET_FROM_ROOT : MTP__MEET_LOOSE;
+        m.kind = count == 2 && m.root != MTP__NONE && !started ? MTP__MEET_FROM_ROOT : MTP__MEET_LOOSE;
     r->meetings[r->meeting_count++] = m;
     return true;
 }
@@ -138,7 +150,8 @@ static int by_time(const void *a, const void *b)
 /* Meetings in the order of the first rank's clock, so that pairs are nearly sorted. */
 static bool gather(mtp_ranks *r, entry *list, uint32_t count)
 {
-    qsort(list, count, sizeof *list, by_key);
+    if (count > 1)
+        qsort(list, count, sizeof *list, by_key);
     for (uint32_t from = 0, to; from < count; from = to) {
         for (to = from;
              to < count && list[to].key[0] == list[from].key[0] && list[to].key[1] == list[from].key[1];)
@@ -154,14 +167,16 @@ static bool gather(mtp_ranks *r, entry *list, uint32_t count)
 static mtp_status find_meetings(mtp_ranks *r)
 {
     size_t most = 1;
-    uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
         most += r->list[k].call_count;
     entry *list = mtp__calloc(most, sizeof *list);
     bool good = list != NULL;
-    for (uint32_t k = 0; k < r->used && good; k++)
-        good = add_rank(r, k, list, &count, &r->by_order);
-    good = good && gather(r, list, count);
+    for (int by_step = 0; by_step < 2; by_step++) {
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < r->used && good; k++)
+            good = add_rank(r, k, by_step != 0, list, &count);
+        good = good && gather(r, list, count);
+    }
     mtp__free(list);
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the communication calls of %u ranks", r->used);
 }
@@ -255,11 +270,13 @@ static mtp_status solve(mtp_ranks *r)
 {
     ties t = {0};
     int64_t *first = mtp__calloc((size_t)r->used + 1, sizeof *first),
-            *last = mtp__calloc((size_t)r->used + 1, sizeof *last);
-    bool good = first != NULL && last != NULL;
+            *last = mtp__calloc((size_t)r->used + 1, sizeof *last),
+            *rounded = mtp__calloc((size_t)r->used + 1, sizeof *rounded);
+    bool good = first != NULL && last != NULL && rounded != NULL;
     for (uint32_t k = 0; k < r->used && good; k++) {
         first[k] = r->list[k].row.first_ns;
         last[k] = r->list[k].row.last_ns;
+        rounded[k] = r->list[k].coarse ? ROUNDED_NS : 0;
         good = add_samples(r, k, &t) && add_same_boot(r, k, &t);
     }
     mtp_status status = good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the clocks of %u ranks", r->used);
@@ -268,6 +285,7 @@ static mtp_status solve(mtp_ranks *r)
                          .ties = t.count,
                          .first = first,
                          .last = last,
+                         .rounded = rounded,
                          .meeting = r->meetings,
                          .seen = r->seen,
                          .tie = t.at};
@@ -285,6 +303,7 @@ static mtp_status solve(mtp_ranks *r)
     }
     mtp__free(first);
     mtp__free(last);
+    mtp__free(rounded);
     mtp__free(t.at);
     return status;
 }
@@ -311,9 +330,9 @@ static bool note_contradictions(mtp_ranks *r)
         }
         mtp__say(&w, "%s rank %lld", told > 0 ? ";" : "", (long long)r->list[x->leaver].row.rank);
         if (x->meeting == MTP__NONE) {
-            mtp__say(&w, " and rank %lld were measured ", (long long)r->list[x->enterer].row.rank);
+            mtp__say(&w, " and rank %lld are ", (long long)r->list[x->enterer].row.rank);
             mtp__say_time(&w, (double)most);
-            mtp__say(&w, " apart from what other ranks imply");
+            mtp__say(&w, " off what other ranks imply");
             continue;
         }
         const mtp__seen *s = &r->seen[r->meetings[x->meeting].first];
@@ -326,6 +345,13 @@ static bool note_contradictions(mtp_ranks *r)
                  same > 1 ? " and others" : "");
     }
     mtp__say(&w, ". Either calls were matched wrongly, or a clock was set.");
+    for (uint32_t k = 0, told = 0; k < r->used && told < TOLD; k++) {
+        if (r->clocks.line[k].component != 0 || r->list[k].row.clock_error_ns >= 0)
+            continue;
+        mtp__say(&w, "%s %lld", told++ > 0 ? "," : " Nothing is proved about the clock of rank",
+                 (long long)r->list[k].row.rank);
+    }
+    mtp__say(&w, w.length > 0 && w.bytes[w.length - 1] != '.' ? "." : "");
     return mtp__ranks_note(r, &w);
 }
 
@@ -388,8 +414,10 @@ static bool note_started(mtp_ranks *r)
         return true;
     mtp__say(&w, "Of communication, ");
     mtp__say_count(&w, ranks, "trace has", "traces have");
-    mtp__say(&w, " only the host's calls, which enqueue it (NCCL): when it ran, who waited, and how far the clocks "
-                 "are apart is not known. Traces of torch.profiler with CUDA have its kernels.");
+    mtp__say(
+        &w,
+        " only the host's calls, which enqueue it (NCCL): when it ran, who waited, and how far the clocks "
+        "are apart is not known. Traces of torch.profiler with CUDA have its kernels.");
     return mtp__ranks_note(r, &w);
 }
 
@@ -421,7 +449,8 @@ mtp_status mtp__ranks_match(mtp_ranks *r)
         status = solve(r);
     if (status != MTP_OK)
         return status;
-    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) && note_untied(r) && note_apart(r)
+    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) &&
+                   note_untied(r) && note_apart(r)
                ? MTP_OK
                : MTP_FAIL(MTP_E_NOMEM, "notes");
 }

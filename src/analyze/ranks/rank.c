@@ -6,6 +6,7 @@
 #include "base/grow.h"
 #include "base/os.h"
 #include "base/plain.h"
+#include "trace/who.h"
 
 /* ------------------------------------------------------------------------------------------------ names */
 
@@ -31,9 +32,16 @@ bool mtp__rank_kernel_is_compute(mtp_text name)
 }
 
 /* "MPI_Ireduce" begins a reduction, and does not wait for it. "MPI_Init" is no such call, and no communication. */
-static bool is_started_only(mtp_text name)
+bool mtp__rank_is_started_only(mtp_text name)
 {
     return BEGINS(name, "MPI_I") && name.length > 5 && mtp__is_lower(name.bytes[5]);
+}
+
+/* "MPI_Send_init" and "MPI_Reduce_local" reach no other rank. */
+static bool is_local(mtp_text name)
+{
+    return BEGINS(name, "MPI_") && (memmem(name.bytes, name.length, "_init", 5) != NULL ||
+                                    memmem(name.bytes, name.length, "_local", 6) != NULL);
 }
 
 mtp__comm mtp__rank_comm(mtp_text name)
@@ -45,15 +53,15 @@ mtp__comm mtp__rank_comm(mtp_text name)
     };
     char letters[64];
     size_t n = 0;
-    if (is_started_only(name))
+    if (is_local(name))
         return MTP__COMM_OTHER;
     for (size_t i = 0; i < name.length && n + 1 < sizeof letters; i++)
         if (mtp__is_word(name.bytes[i]) && name.bytes[i] != '_')
             letters[n++] = mtp__lower(name.bytes[i]);
     letters[n] = 0;
     for (int k = 0; k < MTP__COMM_OTHER; k++)
-        if (strstr(letters, spelling[k]) != NULL)
-            return (mtp__comm)k;
+        if (strstr(letters, spelling[k]) != NULL) /* of what is only started, messages count */
+            return k < MTP__COMM_SENDRECV && mtp__rank_is_started_only(name) ? MTP__COMM_OTHER : (mtp__comm)k;
     return MTP__COMM_OTHER;
 }
 
@@ -94,71 +102,42 @@ mtp__name_is mtp__rank_name(const mtp__rank_view *v, uint32_t span)
 
 /* ------------------------------------------------------------------------------------------------ identity */
 
-static mtp_text meta(const mtp_trace *t, const char *key)
+static const char *keep_text(mtp_ranks *r, mtp_text text)
 {
-    uint32_t id = mtp__trace_find_text(t, key);
-    for (uint32_t i = t->metadata_count; id != 0 && i-- > 0;)
-        if (t->metadata[i].key == id)
-            return mtp__trace_get_text(t, t->metadata[i].json);
-    return (mtp_text){"", 0};
+    return mtp__ranks_text(r, mtp__ranks_name(r, text.bytes, text.length));
 }
 
-static const char *keep_member(mtp_ranks *r, mtp_text json, const char *key)
-{
-    mtp_text text;
-    return mtp__member_text(json, key, &text)
-               ? mtp__ranks_text(r, mtp__ranks_name(r, text.bytes, text.length))
-               : "";
-}
-
-static const char *keep_text(mtp_ranks *r, mtp_text json)
-{
-    if (json.length >= 2 && json.bytes[0] == '"')
-        json = (mtp_text){json.bytes + 1, json.length - 2};
-    return mtp__ranks_text(r, mtp__ranks_name(r, json.bytes, json.length));
-}
-
-/* "rank12", "rank_12", "rank-12" in the file's name. */
-static int64_t rank_in_name(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    int64_t rank = -1;
-    for (const char *p = name != NULL ? name : path; (p = strstr(p, "rank")) != NULL; p += 4) {
-        const char *digit = p + 4 + (p[4] == '_' || p[4] == '-');
-        if (!mtp__is_digit(*digit))
-            continue;
-        for (rank = 0; mtp__is_digit(*digit) && rank < 100000000; digit++)
-            rank = rank * 10 + (*digit - '0');
-    }
-    return rank;
-}
-
-static void identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
+/* false: out of memory. */
+static bool identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
 {
     mtp_rank_row *row = &k->row;
-    mtp_text info = meta(t, "distributedInfo"), host = meta(t, "hostname");
-    row->rank = row->world_size = row->local_rank = -1;
-    mtp__member_whole(info, "rank", &row->rank);
-    mtp__member_whole(info, "world_size", &row->world_size);
-    mtp__member_whole(info, "local_rank", &row->local_rank);
-    if (row->rank < 0)
-        row->rank = rank_in_name(row->file);
-    row->backend = keep_member(r, info, "backend");
-    row->job = keep_member(r, info, "job");
-    row->host = keep_text(r, host.length > 0 ? host : meta(t, "host_name"));
+    mtp__who who;
+    if (!mtp__who_read(&who, t, row->file))
+        return false;
+    row->rank = who.rank;
+    row->world_size = who.world_size;
+    row->local_rank = who.local_rank;
+    row->backend = keep_text(r, who.backend);
+    row->job = keep_text(r, who.job);
+    row->host = keep_text(r, who.host);
+    mtp__who_fini(&who);
     row->pid = t->pid;
+    k->parent = t->parent_pid;
     row->spans = t->span_count;
     k->base = t->base_ns;
     k->zero = t->zero_ns;
     k->is_recording = mtp__is_recording(t);
     memcpy(k->boot, t->boot, sizeof k->boot);
     int64_t first = t->first_ns, last = t->last_ns;
+    k->coarse = t->span_count > 0;
     for (uint32_t i = 0; i < t->span_count; i++) { /* not the marks, which may come long after the program */
         first = i == 0 || t->start[i] < first ? t->start[i] : first;
         last = i == 0 || t->end[i] > last ? t->end[i] : last;
+        k->coarse = k->coarse && t->start[i] % 1000 == 0 && t->end[i] % 1000 == 0;
     }
     row->first_ns = (int64_t)((uint64_t)first + (uint64_t)k->base);
     row->last_ns = (int64_t)((uint64_t)last + (uint64_t)k->base);
+    return true;
 }
 
 /* Which clock a time was read from: the one by which it is inside of the trace. -1: none. */
@@ -175,7 +154,7 @@ static int clock_of(const mtp__rank *k, int64_t at)
 
 static bool read_ties(mtp__rank *k, const mtp_trace *t)
 {
-    mtp_text list = meta(t, "mtprof.clock_ties"), one;
+    mtp_text list = mtp__trace_metadata(t, "mtprof.clock_ties"), one;
     while (list.length > 0 && (one = mtp__member_next(&list)).length > 0) {
         mtp__clock_sample s = {.peer = -1};
         if (one.bytes[0] != '{' || !mtp__member_whole(one, "peer_rank", &s.peer) ||
@@ -196,9 +175,8 @@ static mtp_status take(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
 {
     mtp__rank_view v = {.r = r, .k = k, .t = t, .main_track = MTP__NONE};
     v.name_is = mtp__calloc((size_t)mtp__intern_count(&t->text) + 1, 1);
-    identify(r, k, t);
-    bool good = v.name_is != NULL && read_ties(k, t) && mtp__rank_steps(&v) && mtp__rank_calls(&v) &&
-                mtp__rank_times(&v) && mtp__rank_ops(&v);
+    bool good = v.name_is != NULL && identify(r, k, t) && read_ties(k, t) && mtp__rank_steps(&v) &&
+                mtp__rank_calls(&v) && mtp__rank_times(&v) && mtp__rank_ops(&v);
     mtp__free(v.name_is);
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%s: what ranks are compared by", k->row.file);
 }
@@ -236,6 +214,13 @@ mtp_status mtp__rank_read(mtp_ranks *r, mtp__rank *k, uint64_t max_memory)
     mtp_status status = mtp__rank_open(k, &options, false, &t);
     if (status == MTP_OK && t->without_times) {
         k->row.problem = "it is an execution trace, which has no times";
+        k->unreadable = true;
+    } else if (status == MTP_OK && t->span_count == 0) {
+        k->row.problem = "it has no events";
+        k->unreadable = true;
+    } else if (status == MTP_OK && mtp__trace_metadata(t, "mtprof.clocks").length > 0) {
+        k->row.problem =
+            "it is a timeline of several ranks, which 'mtprof merge' wrote: name their traces instead";
         k->unreadable = true;
     } else if (status == MTP_OK) {
         status = take(r, k, t);

@@ -35,6 +35,7 @@ static uint64_t group_of(mtp_text args)
     return any ? mtp__hash_mix(hash, (uint64_t)size) | 1 : 0;
 }
 
+/* A rank, or a tag. */
 static int32_t rank_in(mtp_text args, const char *key)
 {
     int64_t rank = -1;
@@ -46,6 +47,12 @@ static bool varies(mtp_text name)
 {
     char last = name.length > 0 ? name.bytes[name.length - 1] : 0;
     return last == 'v' || last == 'w';
+}
+
+static bool is_true(mtp_text args, const char *key)
+{
+    mtp_text is;
+    return mtp__member_text(args, key, &is) && MTP__EQUALS(is, "true");
 }
 
 static void describe(mtp__call *c, mtp_text name, mtp_text args)
@@ -64,9 +71,15 @@ static void describe(mtp__call *c, mtp_text name, mtp_text args)
     c->comm = (uint8_t)mtp__rank_comm(name);
     c->kind = c->nominal = kinds[c->comm];
     c->root = rank_in(args, "Root");
-    c->peer = c->comm == MTP__COMM_SEND ? rank_in(args, "Dst Rank") : rank_in(args, "Src Rank");
+    c->peer = rank_in(args, c->comm == MTP__COMM_RECV ? "Src Rank" : "Dst Rank");
+    c->tag = rank_in(args, "Tag");
     if (varies(name) || (sized && in <= 0 && out <= 0 && c->comm != MTP__COMM_BARRIER))
         c->kind = MTP__MEET_LOOSE;
+    /* MPI_Reduce_scatter has a size for each rank. Who gets nothing waits for nobody. */
+    if (c->comm == MTP__COMM_REDUCE_SCATTER && sized && out == 0)
+        c->kind = MTP__MEET_LOOSE;
+    if (is_true(args, "Intercommunicator") && c->comm < MTP__COMM_SENDRECV)
+        c->kind = c->nominal = MTP__MEET_LOOSE; /* each side waits for the other one only */
 }
 
 static bool add(mtp__rank_view *v, uint32_t span, mtp_text name, mtp_text args, bool loose)
@@ -77,10 +90,13 @@ static bool add(mtp__rank_view *v, uint32_t span, mtp_text name, mtp_text args, 
     mtp__call *c = &k->calls[k->call_count++];
     *c = (mtp__call){.enter = (int64_t)((uint64_t)v->t->start[span] + (uint64_t)k->base),
                      .leave = (int64_t)((uint64_t)v->t->end[span] + (uint64_t)k->base),
-                     .meeting = MTP__NONE};
+                     .meeting = MTP__NONE,
+                     .late = -1};
     c->leave = c->leave < c->enter ? c->enter : c->leave;
-    c->step = mtp__rank_step_at(k, c->enter);
+    c->step = c->begun = mtp__rank_step_at(k, c->enter);
     describe(c, name, args);
+    loose = loose || (v->t->flags[span] & MTP__SPAN_UNFINISHED) != 0; /* its rank died in it */
+    c->started = loose;
     if (loose)
         c->kind = c->nominal = MTP__MEET_LOOSE;
     c->name = mtp__ranks_name(v->r, name.bytes, name.length);
@@ -101,6 +117,15 @@ static mtp_text args_of_kernel(const mtp__rank_view *v, uint32_t span)
     return args;
 }
 
+/* Hosts run ahead of devices: a kernel may run while the host is in a later step. */
+static uint32_t step_of_launch(const mtp__rank_view *v, uint32_t span)
+{
+    uint32_t by = v->t->launcher != NULL ? v->t->launcher[span] : MTP__NONE;
+    return by == MTP__NONE
+               ? MTP__NO_STEP
+               : mtp__rank_step_at(v->k, (int64_t)((uint64_t)v->t->start[by] + (uint64_t)v->k->base));
+}
+
 static bool add_kernels(mtp__rank_view *v)
 {
     const mtp_trace *t = v->t;
@@ -108,15 +133,73 @@ static bool add_kernels(mtp__rank_view *v)
         const mtp__track *track = &t->tracks[k];
         for (uint32_t i = track->first; track->on_device && i < track->first + track->count; i++) {
             mtp_text name = mtp__trace_get_text(t, t->name[i]);
-            if (t->category[i] == MTP__CATEGORY_KERNEL && mtp__rank_kernel_is_comm(name) &&
-                !add(v, i, name, args_of_kernel(v, i), false))
+            if (t->category[i] != MTP__CATEGORY_KERNEL || !mtp__rank_kernel_is_comm(name))
+                continue;
+            if (!add(v, i, name, args_of_kernel(v, i), false))
                 return false;
+            v->k->calls[v->k->call_count - 1].begun = step_of_launch(v, i);
         }
     }
     return true;
 }
 
 /* ---------------------------------------------------------------------------------------------- threads */
+
+/* Whose end is not that of the communication: NCCL's calls on the host, MPI_Isend. Gloo's threads see the end. */
+static bool is_started(mtp_text name, mtp_text args)
+{
+    return mtp__rank_is_started_only(name) ||
+           (!MTP__BEGINS_WITH(name, "gloo:") && is_true(args, "Is asynchronized op"));
+}
+
+/* MPI's receives may be from anybody, with any tag: what came is in a span of its own. */
+static void find_source(const mtp__rank_view *v, uint32_t span, mtp__call *c)
+{
+    const mtp_trace *t = v->t;
+    for (uint32_t i = span + 1; i < t->span_count && t->parent[i] == span; i++)
+        if (MTP__EQUALS(mtp__trace_get_text(t, t->name[i]), "message")) {
+            c->peer = rank_in(args_of(t, i), "Src Rank");
+            c->tag = rank_in(args_of(t, i), "Tag");
+            return;
+        }
+}
+
+/* MPI_Sendrecv is a send, and a receive. */
+static bool split(mtp__rank *k, mtp_text args)
+{
+    mtp__call *c = &k->calls[k->call_count - 1];
+    int64_t from;
+    if (!mtp__member_whole(args, "Src Rank", &from))
+        return true;
+    if (c->peer >= 0) {
+        if (!MTP__GROW(k->calls, k->call_room, k->call_count, (size_t)k->call_count + 1, 64))
+            return false;
+        k->calls[k->call_count] = k->calls[k->call_count - 1];
+        k->calls[k->call_count - 1].comm = MTP__COMM_SEND;
+        c = &k->calls[k->call_count++];
+    }
+    c->comm = MTP__COMM_RECV;
+    c->peer = rank_in(args, "Src Rank");
+    c->tag = rank_in(args, "Src Tag");
+    return true;
+}
+
+static bool complete_message(mtp__rank_view *v, uint32_t span, mtp_text args)
+{
+    mtp__rank *k = v->k;
+    mtp__call *c = &k->calls[k->call_count - 1];
+    if (!MTP__BEGINS_WITH(mtp__trace_get_text(v->t, v->t->name[span]), "MPI_"))
+        return true;
+    if (c->comm == MTP__COMM_SENDRECV) {
+        if (!split(k, args))
+            return false;
+        c = &k->calls[k->call_count - 1];
+        c->comm = c->comm == MTP__COMM_SENDRECV && c->peer >= 0 ? MTP__COMM_SEND : c->comm;
+    }
+    if (c->comm == MTP__COMM_RECV)
+        find_source(v, span, c);
+    return true;
+}
 
 /* Calls within a call are part of it. */
 static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
@@ -132,7 +215,8 @@ static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
             if (wanted == MTP__NAME_RECORD && mtp__member_text(args, "Collective name", &collective))
                 name = collective;
             end = t->end[i];
-            if (!add(v, i, name, args, wanted == MTP__NAME_RECORD))
+            if (!add(v, i, name, args, wanted == MTP__NAME_RECORD || is_started(name, args)) ||
+                !complete_message(v, i, args))
                 return false;
         }
     }

@@ -63,25 +63,26 @@ static void read_some(void *arg, bool is_caller)
     }
 }
 
-static unsigned threads_for(const mtp_ranks *r, const mtp_ranks_options *options)
+static unsigned threads_for(uint32_t files, const mtp_ranks_options *options)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned threads = options->threads != 0 ? options->threads : cores > 1 ? (unsigned)cores : 1;
     threads = threads > THREADS_MAX ? THREADS_MAX : threads;
-    return threads > r->count ? r->count : threads;
+    return threads > files ? files : threads;
 }
 
 static mtp_status read_all(mtp_ranks *r, const mtp_ranks_options *options)
 {
     reading of = {.r = r, .options = options, .max_memory = options->max_memory, .status = MTP_OK};
-    unsigned threads = threads_for(r, options);
+    unsigned threads = threads_for(r->count, options);
     uint64_t limit = mtp__budget_limit();
     if (of.max_memory == 0 && limit != MTP__BUDGET_NONE)
         of.max_memory = limit / threads; /* a thread of ours does not know the caller's limit */
     mtp__run_threads(threads, read_some, &of);
     mtp_status status = (mtp_status)atomic_load(&of.status);
     /* The message of another thread is lost with it. */
-    return status == MTP_OK ? MTP_OK : MTP_FAIL(status, "what ranks are compared by");
+    return status == MTP_OK ? MTP_OK
+                            : MTP_FAIL(status, "%u traces at a time (fewer threads need less)", threads);
 }
 
 static mtp_status create(mtp_ranks *r, const char *const *paths, size_t count,

@@ -30,6 +30,7 @@
 
 /* X(symbol, spelling, mtp__meeting_kind). The first whose letters occur in a call's name counts. */
 #define MTP__COMM_LIST(X)                                                                                    \
+    X(NEIGHBOR, "neighbor", LOOSE) /* MPI: waits for neighbours only */                                      \
     X(ALLREDUCE, "allreduce", ALL)                                                                           \
     X(REDUCE_SCATTER, "reducescatter", ALL)                                                                  \
     X(ALLGATHER, "allgather", ALL)                                                                           \
@@ -58,12 +59,17 @@ typedef struct mtp__call { /* a communication call */
     uint64_t group;     /* hash of its name and ranks; 0: unknown */
     uint32_t name;      /* mtp_ranks.names */
     uint32_t step;      /* index; MTP__NO_STEP */
+    uint32_t begun;     /* the step in which the host began it; MTP__NO_STEP: unknown, or none */
     int32_t root, peer; /* of the job; -1: none */
+    int32_t tag;        /* of a message; -1: none, or unknown */
+    bool started;       /* it ends before the communication does */
     uint8_t comm;       /* mtp__comm */
     uint8_t kind;       /* mtp__meeting_kind: what it proves about clocks */
     uint8_t nominal;    /* what it usually waits for */
     uint32_t meeting;   /* MTP__NONE: only this rank has it */
     int64_t waited;     /* until the last had entered */
+    int64_t held_up;    /* what the rank waited in other calls since the last one of this group */
+    int64_t late;       /* by its own work; -1: nobody is late in such a call */
 } mtp__call;
 
 typedef struct mtp__op_sum {
@@ -83,6 +89,10 @@ typedef struct mtp__rank {
     uint64_t boot[2];   /* 0: unknown */
     int64_t base, zero; /* Unix time and CLOCK_MONOTONIC at ts 0 */
     bool is_recording, by_order, unreadable;
+    bool coarse;             /* its times are whole microseconds */
+    bool is_worker;          /* of a process that a rank started */
+    bool stepless;           /* it has no numbered steps, as others have */
+    uint64_t parent;         /* pid; 0: unknown */
     mtp__call *calls;        /* owned: by enter */
     mtp_rank_step *steps;    /* owned: by start */
     mtp__op_sum *ops;        /* owned */
@@ -108,6 +118,7 @@ struct mtp_ranks {
     uint32_t found_count, found_room;
     int64_t *numbers;        /* owned: of the steps that are compared */
     uint32_t compared_count; /* of them */
+    uint32_t stepped;        /* ranks that are compared by step: not the stepless ones */
     double step_ns;          /* the median step */
     double *late, *lost; /* owned: by rank and compared step: later than the median, than the second-last */
     bool by_order;       /* calls were matched by their order */
@@ -158,6 +169,7 @@ bool mtp__rank_kernel_is_comm(mtp_text name);
 bool mtp__rank_kernel_is_copy(mtp_text name);
 bool mtp__rank_kernel_is_compute(mtp_text name);
 mtp__comm mtp__rank_comm(mtp_text name);
+bool mtp__rank_is_started_only(mtp_text name); /* "MPI_Isend" */
 
 bool mtp__rank_steps(mtp__rank_view *v);
 /* What makes a time of one of the rank's clocks (mtp__clock_sample.clock) Unix time. */

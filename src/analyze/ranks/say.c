@@ -7,10 +7,15 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-#define LATE_SHARE 0.01    /* of a step: less is not worth a word */
-#define LATE_TIMES 3       /* the median rank's lateness */
-#define SUDDEN 0.35        /* before it began, at most this much of the lateness after */
-#define ALSO 0.5           /* of the straggler's lateness: late together */
+#define LATE_SHARE 0.01         /* of a step: less is not worth a word */
+#define LATE_TIMES 3            /* the median rank's lateness */
+#define SAMPLES 3u              /* of lateness, at least: fewer could be chance */
+#define SURE(n) (4 + 6.0 / (n)) /* how many standard errors above the median rank's lateness */
+#define STANDS_OUT 1.5          /* times the latest other */
+#define USUAL_90 1.3 /* of what varies by chance, a tenth is as many standard deviations above the mean */
+#define OTHERS 6u    /* steps of other ranks, at least */
+#define SUDDEN 0.35  /* before it began, at most this much of the lateness after */
+#define ALSO 0.5     /* of the straggler's lateness: late together */
 #define WAITING_SHARE 0.05 /* of a step, all ranks together */
 #define EXPOSED_SHARE 0.10
 #define LISTED 8u
@@ -77,6 +82,74 @@ typedef struct late {
     double usual;        /* the median rank's lateness */
 } late;
 
+typedef struct samples {
+    double count, sum, squares;
+} samples;
+
+static void add_sample(samples *s, double value)
+{
+    s->count++;
+    s->sum += value;
+    s->squares += value * value;
+}
+
+/* In each of at least two steps far later than any other rank in any of them. */
+static bool stands_out(const mtp_ranks *r, const late *l)
+{
+    double least = INFINITY, most = 0;
+    uint32_t steps = r->compared_count - l->from;
+    for (uint32_t i = l->from; i < r->compared_count; i++)
+        for (uint32_t k = 0; k < r->used; k++)
+            if (k == l->rank)
+                least = fmin(least, late_at(r, k, i));
+            else
+                most = fmax(most, late_at(r, k, i));
+    return steps >= 2 && (uint64_t)steps * (r->stepped - 1) >= OTHERS && least > STANDS_OUT * most;
+}
+
+/* How much lateness varies by chance: by the other ranks, and by the same one before; a few long pauses do not count. */
+static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
+{
+    uint32_t count = 0;
+    double *all = mtp__calloc((size_t)r->used * r->compared_count + 1, sizeof *all);
+    if (all == NULL)
+        return false;
+    for (uint32_t k = 0; k < r->used; k++)
+        for (uint32_t i = 0; i < r->compared_count; i++)
+            if (!r->list[k].stepless && (k != l->rank || i < l->from))
+                all[count++] = late_at(r, k, i);
+    qsort(all, count, sizeof *all, by_value);
+    *chance = count > 0 ? all[count * 9 / 10] / USUAL_90 : 0;
+    mtp__free(all);
+    return true;
+}
+
+/* One late step is not a straggler: is the lateness more than chance, by steps, or if those are few, by calls? */
+static bool is_sure(const mtp_ranks *r, const late *l, double chance)
+{
+    const mtp__rank *k = &r->list[l->rank];
+    uint32_t steps = r->compared_count - l->from,
+             enough = (uint64_t)r->compared_count * r->stepped - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
+    samples s = {0};
+    for (uint32_t i = l->from; i < r->compared_count && steps >= enough; i++)
+        add_sample(&s, late_at(r, l->rank, i));
+    for (uint32_t i = 0; i < k->call_count && steps < enough; i++) {
+        const mtp__call *c = &k->calls[i];
+        if (c->late >= 0 && c->step != MTP__NO_STEP && k->compared[c->step] != MTP__NO_STEP &&
+            k->compared[c->step] >= l->from)
+            add_sample(&s, (double)c->late);
+    }
+    if (stands_out(r, l))
+        return true;
+    if (s.count < enough)
+        return false;
+    double mean = s.sum / s.count,
+           spread = fmax(s.squares / s.count - mean * mean, 0) * s.count / (s.count - 1),
+           usual = l->usual * steps / s.count;
+    spread = fmax(sqrt(spread), chance * steps / s.count);
+    return mean - usual > SURE(s.count) * spread / sqrt(s.count);
+}
+
 static bool find_late(const mtp_ranks *r, late *l)
 {
     double *mean = mtp__calloc((size_t)r->used + 1, sizeof *mean);
@@ -85,15 +158,23 @@ static bool find_late(const mtp_ranks *r, late *l)
     *l = (late){.rank = MTP__NONE};
     for (uint32_t k = 0; k < r->used; k++) {
         mean[k] = mean_late(r, k, 0, r->compared_count);
-        if (l->rank == MTP__NONE || mean[k] > mean[l->rank])
+        bool known = !r->list[k].stepless &&
+                     r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
+        if (known && (l->rank == MTP__NONE || mean[k] > mean[l->rank]))
             l->rank = k;
+    }
+    if (l->rank == MTP__NONE) {
+        mtp__free(mean);
+        return true;
     }
     l->from = since(r, l->rank);
     l->each = mean_late(r, l->rank, l->from, r->compared_count);
+    uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
-        mean[k] = mean_late(r, k, l->from, r->compared_count);
-    qsort(mean, r->used, sizeof *mean, by_value);
-    l->usual = mean[(r->used - 1) / 2];
+        if (!r->list[k].stepless)
+            mean[count++] = mean_late(r, k, l->from, r->compared_count);
+    qsort(mean, count, sizeof *mean, by_value);
+    l->usual = mean[(count - 1) / 2];
     for (uint32_t s = l->from; s < r->compared_count; s++)
         l->lost += r->lost[(size_t)l->rank * r->compared_count + s];
     l->lost /= r->compared_count - l->from;
@@ -222,15 +303,26 @@ static bool say_turns(mtp_ranks *r, double waiting)
 {
     mtp__words title = {0}, text = {0};
     uint32_t ranks = 0;
-    for (uint32_t k = 0; k < r->used; k++)
+    const mtp_rank_row *one = NULL;
+    for (uint32_t k = 0; k < r->used; k++) {
         ranks += r->list[k].row.last > 0;
+        one = r->list[k].row.last > 0 ? &r->list[k].row : one;
+    }
     mtp__say(&title, "Ranks wait for each other");
     say_cost(&title, r, waiting, r->numbers[0] >= 0);
-    mtp__say(&text,
-             "No rank is always the last: %u of %u were, in turn. The work of a step varies (inputs of "
-             "different length, "
-             "experts, the host's noise): balance it, or synchronise less often.",
-             ranks, r->used);
+    if (ranks == 1)
+        mtp__say(
+            &text,
+            "Rank %lld is the last in %llu of %llu calls, but they are too few, or its lateness varies too "
+            "much, to call it the straggler. Record more steps.",
+            (long long)one->rank, (unsigned long long)one->last, (unsigned long long)one->matched);
+    else if (ranks > 1)
+        mtp__say(&text,
+                 "No rank is always the last: %u of %u were, in turn. The work of a step varies (inputs of "
+                 "different length, experts, the host's noise): balance it, or synchronise less often.",
+                 ranks, r->used);
+    else
+        mtp__say(&text, "They wait for messages, and for the roots of broadcasts.");
     return add(r,
                (mtp_rank_finding){.id = "imbalance",
                                   .rank = -1,
@@ -273,17 +365,19 @@ static bool say_uneven(mtp_ranks *r)
     double *compute = mtp__calloc((size_t)r->used + 1, sizeof *compute);
     if (compute == NULL)
         return false;
-    uint32_t most = 0, least = 0;
+    uint32_t most = MTP__NONE, least = MTP__NONE, count = 0;
     for (uint32_t k = 0; k < r->used; k++) {
-        compute[k] = (double)r->list[k].row.mean.compute_ns;
-        most = r->list[k].row.mean.compute_ns > r->list[most].row.mean.compute_ns ? k : most;
-        least = r->list[k].row.mean.compute_ns < r->list[least].row.mean.compute_ns ? k : least;
+        int64_t own = r->list[k].row.mean.compute_ns;
+        if (r->list[k].stepless)
+            continue;
+        compute[count++] = (double)own;
+        most = most == MTP__NONE || own > r->list[most].row.mean.compute_ns ? k : most;
+        least = least == MTP__NONE || own < r->list[least].row.mean.compute_ns ? k : least;
     }
-    qsort(compute, r->used, sizeof *compute, by_value);
-    double low = compute[r->used / 10], high = compute[r->used - 1 - r->used / 10],
-           middle = compute[r->used / 2];
+    qsort(compute, count, sizeof *compute, by_value);
+    double low = compute[count / 10], high = compute[count - 1 - count / 10], middle = compute[count / 2];
     mtp__free(compute);
-    if (r->used < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
+    if (count < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
         return true;
     mtp__words title = {0}, text = {0};
     mtp__say(&title, "The work is uneven: ranks compute between ");
@@ -306,7 +400,7 @@ static bool say_uneven(mtp_ranks *r)
 
 mtp_status mtp__ranks_say(mtp_ranks *r)
 {
-    if (r->used < 2 || r->compared_count == 0 || r->step_ns <= 0)
+    if (r->stepped < 2 || r->compared_count == 0 || r->step_ns <= 0)
         return MTP_OK;
     double waiting = 0, exposed = 0, overlap = 0;
     uint32_t overlaps = 0;
@@ -314,13 +408,18 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
     mtp__why y = {0};
     for (uint32_t k = 0; k < r->used; k++) {
         const mtp_rank_row *row = &r->list[k].row;
-        waiting += (double)row->mean.waiting_ns / r->used;
-        exposed += (double)row->mean.exposed_ns / r->used;
+        waiting += (double)row->mean.waiting_ns / r->stepped;
+        exposed += (double)row->mean.exposed_ns / r->stepped;
         overlap += row->overlap >= 0 ? row->overlap : 0;
         overlaps += row->overlap >= 0;
     }
     bool good = find_late(r, &l),
          straggles = good && l.each > LATE_SHARE * r->step_ns && l.each > LATE_TIMES * l.usual;
+    if (straggles) {
+        double chance;
+        good = find_chance(r, &l, &chance);
+        straggles = good && is_sure(r, &l, chance);
+    }
     if (straggles) {
         mtp_status status = mtp__ranks_why(r, l.rank, l.from, &y);
         if (status != MTP_OK)

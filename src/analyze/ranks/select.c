@@ -94,9 +94,33 @@ static bool number(mtp_ranks *r)
     return mtp__ranks_note(r, &w);
 }
 
-static bool leave_out_copies(mtp_ranks *r)
+/* A process that a rank started, as for data loading, knows its parent's rank. */
+static bool is_worker_of(const mtp__rank *k, const mtp__rank *of)
+{
+    return k->parent != 0 && k->parent == of->row.pid && strcmp(k->row.host, of->row.host) == 0;
+}
+
+static bool leave_out_workers(mtp_ranks *r)
 {
     bool good = true;
+    for (uint32_t i = 0; i < r->count && good; i++) {
+        mtp__rank *k = &r->list[i];
+        for (uint32_t p = 0; p < r->count && *k->row.problem == 0 && good; p++) {
+            const mtp__rank *of = &r->list[p];
+            mtp__words w = {0};
+            if (p == i || of->unreadable || of->row.rank != k->row.rank || !is_worker_of(k, of))
+                continue;
+            mtp__say(&w, "it is of a process that rank %lld started", (long long)k->row.rank);
+            good = set_problem(r, k, &w);
+            k->is_worker = true;
+        }
+    }
+    return good;
+}
+
+static bool leave_out_copies(mtp_ranks *r)
+{
+    bool good = leave_out_workers(r);
     for (uint32_t i = 0; i < r->count && good; i++) {
         mtp__rank *k = &r->list[i];
         const mtp__rank *other = *k->row.problem == 0 ? with_rank(r, k->row.rank, i) : NULL;
@@ -148,12 +172,21 @@ static bool note_missing(mtp_ranks *r)
 static bool note_left_out(mtp_ranks *r)
 {
     bool good = true;
+    uint32_t workers = 0;
     for (uint32_t i = r->used; i < r->count && good; i++) {
         mtp__words w = {0};
+        workers += r->list[i].is_worker;
+        if (r->list[i].is_worker)
+            continue;
         mtp__say(&w, "Left out: %s: %s.", r->list[i].row.file, r->list[i].row.problem);
         good = mtp__ranks_note(r, &w);
     }
-    return good;
+    mtp__words w = {0};
+    if (!good || workers == 0)
+        return good;
+    mtp__say_count(&w, workers, "file is", "files are");
+    mtp__say(&w, " of processes that ranks started, as for data loading, and left out.");
+    return mtp__ranks_note(r, &w);
 }
 
 mtp_status mtp__ranks_select(mtp_ranks *r)

@@ -108,7 +108,7 @@ mtp_status mtp__ranks_why(const mtp_ranks *r, uint32_t rank, uint32_t from, mtp_
         for (to = i;
              to < p.count && p.at[to].name == p.at[i].name && p.at[to].on_device == p.at[i].on_device;)
             to++;
-        weigh(&p.at[i], to - i, rank, r->used - 1, steps, room, &of[p.at[i].on_device]);
+        weigh(&p.at[i], to - i, rank, r->stepped - 1, steps, room, &of[p.at[i].on_device]);
     }
     /* Threads run ahead of devices: what they do matters only if the device's own work does not explain it. */
     *out = of[1].own - of[1].usual > 0.3 * (of[0].own - of[0].usual) ? of[1] : of[0];

@@ -274,10 +274,41 @@ static bool get_text(const call *c, answer *a, const char *key, bool optional, c
     return false;
 }
 
-static bool get_flag(const call *c, const char *key)
+/* false: it is neither true nor false; the answer says so. */
+static bool get_flag(const call *c, answer *a, const char *key, bool *to)
 {
-    int value = json_member(c->j, c->arguments, key);
-    return value != JSON_NONE && c->j->value[value].kind == 't';
+    int value = argument(c, key);
+    char kind = value != JSON_NONE ? c->j->value[value].kind : 'f';
+    *to = kind == 't';
+    if (kind != 't' && kind != 'f')
+        say_wrong(a, "the argument '%s' is not true or false", key);
+    return kind == 't' || kind == 'f';
+}
+
+/* What follows in a schema after the name of an argument: {"type":...}. */
+#define ARGUMENT_TYPE "\":{\"type\""
+
+/* Is every argument one of the tool's? Else the answer tells which there are: models make some up. */
+static bool knows_all(const call *c, answer *a, const char *tool, const char *properties)
+{
+    char all[128] = "", key[32], quoted[64];
+    for (const char *p = properties; (p = strstr(p, ARGUMENT_TYPE)) != NULL; p++) {
+        const char *from = p;
+        while (from[-1] != '"')
+            from--;
+        mtp__format(all + strlen(all), sizeof all - strlen(all), "%s%.*s", all[0] != 0 ? ", " : "",
+                    (int)(p - from), from);
+    }
+    for (int i = c->arguments + 1; c->arguments != JSON_NONE && i < c->j->value[c->arguments].next;
+         i = c->j->value[i + 1].next) {
+        bool fits = json_text(c->j, i, key, sizeof key);
+        mtp__format(quoted, sizeof quoted, "\"%s" ARGUMENT_TYPE, fits ? key : "");
+        if (fits && strchr(key, '"') == NULL && strstr(properties, quoted) != NULL)
+            continue;
+        say_wrong(a, "there is no argument '%s'; %s has %s", fits ? key : "...", tool, all);
+        return false;
+    }
+    return true;
 }
 
 static bool get_budget(call *c, answer *a)
@@ -359,8 +390,8 @@ static void tool_stats(call *c, answer *a)
 {
     mtp_averages *rows = NULL;
     mtp_averages_options options = MTP_AVERAGES_OPTIONS_INIT;
-    options.by_input_shape = get_flag(c, "by_shape");
-    const mtp_trace *trace = open_trace(a, c->trace);
+    const mtp_trace *trace =
+        get_flag(c, a, "by_shape", &options.by_input_shape) ? open_trace(a, c->trace) : NULL;
     if (trace == NULL)
         return;
     bool sorted = get_text(c, a, "sort", true, c->text);
@@ -532,7 +563,8 @@ bool mcp_tools_call(const json *j, int name, int arguments, char **text, size_t 
         if (!json_is(j, name, tools[i].name))
             continue;
         c = (call){.j = j, .arguments = arguments};
-        if (get_budget(&c, &a) && get_text(&c, &a, "trace", false, c.trace))
+        if (knows_all(&c, &a, tools[i].name, tools[i].properties) && get_budget(&c, &a) &&
+            get_text(&c, &a, "trace", false, c.trace))
             tools[i].run(&c, &a);
         if (!a.failed)
             finish(&a);

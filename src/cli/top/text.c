@@ -21,8 +21,10 @@ static bool reserve(top_text *t, size_t more)
 
 static void append(top_text *t, const char *bytes, size_t length, int columns)
 {
-    if ((t->columns > 0 && t->column + columns > t->columns) || !reserve(t, length))
+    if ((t->columns > 0 && t->column + columns > t->columns) || !reserve(t, length)) {
+        t->is_cut = true;
         return;
+    }
     memcpy(t->bytes + t->length, bytes, length);
     t->length += length;
     t->column += columns;
@@ -53,7 +55,22 @@ void top_end_line(top_text *t)
     if (reserve(t, 1))
         t->bytes[t->length++] = '\n';
     t->column = 0;
+    t->line = t->length;
+    t->is_cut = false;
     t->lines++;
+}
+
+void top_end_facts(top_text *t)
+{
+    size_t end = t->length;
+    while (t->is_cut && end > t->line + 1 && memcmp(t->bytes + end - 2, "  ", 2) != 0 &&
+           memcmp(t->bytes + end - 2, ", ", 2) != 0)
+        end--;
+    if (t->is_cut && end > t->line + 1) {
+        t->length = end - 2;
+        top_style(t, "0"); /* its end may be gone */
+    }
+    top_end_line(t);
 }
 
 /* -------------------------------------------------------------------------------------------------------- names */

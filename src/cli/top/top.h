@@ -41,13 +41,16 @@ typedef struct top_text {
     size_t length, room;
     int column, columns; /* of the line; columns 0: any */
     int lines;           /* complete ones */
-    bool styled;
+    size_t line;         /* where the one being written begins */
+    bool styled, is_cut; /* it did not all fit */
 } top_text;
 void top_put(top_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* ASCII of our own */
 /* A name of the program's: nothing for the terminal to obey; shortened, or padded with spaces (width < 0: not). */
 void top_name(top_text *t, const char *bytes, size_t length, int width);
 void top_style(top_text *t, const char *sequence); /* "1": bold ... "0": none */
 void top_end_line(top_text *t);
+void top_end_facts(
+    top_text *t); /* the same; of facts that "  " or ", " parts, what does not fit goes as a whole */
 const char *top_time(int64_t ns, char text[16]);  /* "1.23ms": at most 7 characters */
 const char *top_count(uint64_t n, char text[16]); /* "12.3M" */
 const char *top_bytes(int64_t n, char text[16]);  /* "1.2 GB" */

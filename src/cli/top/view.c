@@ -65,7 +65,7 @@ static void head_process(top_text *t, mtp_live *live, const mtp_live_info *info,
         top_put(t, "  PAUSED");
     if (info->unread > 0)
         top_put(t, "  reading, %s left", top_bytes((int64_t)info->unread, text));
-    top_end_line(t);
+    top_end_facts(t);
 }
 
 static void head_drops(top_text *t, const mtp_live *live, const mtp_live_info *info)
@@ -101,7 +101,7 @@ static void head_records(top_text *t, const mtp_live *live, const mtp_live_info 
     head_drops(t, live, info);
     top_put(t, "  file %s  threads %llu", top_bytes((int64_t)info->file_bytes, text[3]),
             (unsigned long long)info->threads);
-    top_end_line(t);
+    top_end_facts(t);
 }
 
 /* Of several processes, the sum for each device. */
@@ -132,7 +132,7 @@ static void head_memory(top_text *t, const mtp_live *live)
         first = false;
     }
     if (!first)
-        top_end_line(t);
+        top_end_facts(t);
 }
 
 static void head_steps(top_text *t, const mtp_live_info *info)
@@ -143,7 +143,7 @@ static void head_steps(top_text *t, const mtp_live_info *info)
     top_put(t, "step %lld", (long long)info->last_step);
     top_put(t, "  last %s  mean %s", top_time(info->last_step_ns, text[0]),
             top_time(info->mean_step_ns, text[1]));
-    top_end_line(t);
+    top_end_facts(t);
 }
 
 static void head_problems(top_text *t, const mtp_live *live)
@@ -549,7 +549,7 @@ static void clip(top_text *t, top_options *o, int head, int lines)
 void top_show(top_text *t, top_options *o, mtp_live *live, const mtp_live_info *info, int lines)
 {
     char text[16];
-    t->length = 0;
+    t->length = t->line = 0;
     t->lines = t->column = 0;
     head_process(t, live, info, o);
     head_records(t, live, info);

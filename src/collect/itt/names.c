@@ -117,6 +117,17 @@ bool mtp__itt_is_op(const mtp__itt_domain *domain)
     return strcmp(name, "PyTorch") == 0 || strncmp(name, "dnnl", 4) == 0 || strncmp(name, "oneDNN", 6) == 0;
 }
 
+/* What PyTorch annotates (record_function) comes in the domain of its ops: only the names that it gives itself are known. */
+static bool is_annotation(const char *text)
+{
+    static const char *const known[] = {"enumerate(DataLoader)#", "Optimizer.step#", "Optimizer.zero_grad#",
+                                        "DistributedDataParallel.forward"};
+    for (size_t i = 0; text != NULL && i < sizeof known / sizeof *known; i++)
+        if (strncmp(text, known[i], strlen(known[i])) == 0)
+            return true;
+    return false;
+}
+
 static const char *prefix_of(const mtp__itt_domain *domain)
 {
     const char *name = domain->name != NULL ? domain->name : "";
@@ -132,7 +143,7 @@ static __attribute__((noinline)) mtp__itt_shown *add_shown(const mtp__itt_domain
     shown->domain = domain;
     shown->name = text != NULL ? mtp__range_name(prefix_of(domain), text)
                                : mtp_name(domain->name != NULL ? domain->name : "frame");
-    shown->is_op = mtp__itt_is_op(domain);
+    shown->is_op = mtp__itt_is_op(domain) && !is_annotation(text);
     shown->next = __atomic_load_n(list, __ATOMIC_ACQUIRE);
     void *expected = shown->next;
     while (!__atomic_compare_exchange_n(list, &expected, shown, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))

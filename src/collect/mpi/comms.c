@@ -104,8 +104,9 @@ static void write_prefix(mtp__comm *c, const int *members, int count)
     size_t room = sizeof c->prefix;
     size_t n =
         (size_t)snprintf(at, room, "\"Process Group Name\": \"%s\", \"Process Group Ranks\": \"", c->name);
-    n += put_ranks(at + n, room - n - 48, members, count);
-    n += (size_t)snprintf(at + n, room - n, "\", \"Group size\": %d, ", count);
+    n += put_ranks(at + n, room - n - 80, members, count);
+    n += (size_t)snprintf(at + n, room - n, "\", \"Group size\": %d, %s", count,
+                          c->remote >= 0 ? "\"Intercommunicator\": true, " : "");
     c->prefix_length = n;
 }
 

@@ -7,22 +7,20 @@
  * docs/collectors.md.
  *
  * A range of a domain is shown as "domain::message". Payload and category are shown with the event; colours are
- * not. Threads: any.
+ * not. The payload extension (schemas.c) uses the same ranges. Threads: any.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/plain.h"
-#include "base/utf8.h"
 #include "base/nvtx_abi.h"
+#include "collect/nvtx/nvtx.h"
 #include "collect/own.h"
 #include "collect/ranges.h"
 
 #define WIDE_ROOM 1024 /* bytes of UTF-8 */
-#define ARGS_ROOM 512
+#define ARGS_ROOM 2048
 #define NO_TRACKING (-2) /* NVTX's answer where levels are not known */
 
 typedef struct category {
@@ -145,28 +143,18 @@ static void *domain_register_string_w(void *handle, const wchar_t *text)
     return text != NULL ? domain_register_string_a(handle, narrow) : NULL;
 }
 
-/* -------------------------------------------------------------------------------- categories, payloads */
-
-/* Writes the text as a JSON string; returns its length. `at` has room for 6 bytes per byte, and 3. */
-static size_t quote(char *at, const char *text)
+/* Handles in payloads may be anything: those of events are not looked up. */
+const char *mtp__nvtx_string(const void *handle)
 {
-    size_t n = 0;
-    at[n++] = '"';
-    const unsigned char *p = (const unsigned char *)text, *last = p + strlen(text);
-    while (p < last) {
-        unsigned skip, bytes = mtp__utf8_character(p, last, &skip);
-        if (bytes == 0)
-            n += (size_t)sprintf(at + n, "%s", MTP__UTF8_REPLACEMENT);
-        else if (*p == '"' || *p == '\\' || mtp__utf8_is_control(p, bytes))
-            n += (size_t)sprintf(at + n, "\\u%04x", bytes == 1 ? *p : 0x20u);
-        else
-            n += (size_t)sprintf(at + n, "%.*s", (int)bytes, (const char *)p);
-        p += bytes != 0 ? bytes : skip;
-    }
-    at[n++] = '"';
-    at[n] = 0;
-    return n;
+    pthread_mutex_lock(&lock);
+    const registered *r = strings;
+    while (r != NULL && r != handle)
+        r = r->next;
+    pthread_mutex_unlock(&lock);
+    return r != NULL ? r->text : NULL;
 }
+
+/* -------------------------------------------------------------------------------- categories, payloads */
 
 static void domain_name_category_a(void *handle, uint32_t id, const char *name)
 {
@@ -175,7 +163,7 @@ static void domain_name_category_a(void *handle, uint32_t id, const char *name)
     if (c == NULL)
         return;
     c->id = id;
-    quote(c->json, name);
+    mtp__nvtx_quote(c->json, name);
     pthread_mutex_lock(&lock);
     c->next = d->categories;
     __atomic_store_n(&d->categories, c, __ATOMIC_RELEASE); /* pairs: put_category */
@@ -200,19 +188,26 @@ static size_t put_category(char *at, size_t room, const domain *d, uint32_t id)
     return (size_t)n;
 }
 
-static size_t put_real(char *at, size_t room, double value)
+static const mtp__nvtx_data *data_of(const mtp__nvtx_event *e)
 {
-    if (!isfinite(value))
-        return (size_t)snprintf(at, room, "\"payload\": \"%s\"",
-                                isnan(value) ? "nan"
-                                : value < 0  ? "-inf"
-                                             : "inf");
-    char number[MTP__DOUBLE_BYTES];
-    mtp__shortest(number, value, 6);
-    return (size_t)snprintf(at, room, "\"payload\": %s", number);
+    return e->payload_type == MTP__NVTX_DATA
+               ? (const mtp__nvtx_data *)(uintptr_t)e->payload.u64 /* NOLINT(performance-no-int-to-ptr) */
+               : NULL;
 }
 
-static size_t put_payload(char *at, size_t room, const mtp__nvtx_event *e)
+static size_t data_count(const mtp__nvtx_event *e)
+{
+    return e->reserved > 0 ? (size_t)e->reserved : 0;
+}
+
+static size_t put_real(char *at, size_t room, double value)
+{
+    static const char key[] = "\"payload\": ";
+    memcpy(at, key, sizeof key);
+    return sizeof key - 1 + mtp__nvtx_real(at + sizeof key - 1, room - (sizeof key - 1), value);
+}
+
+static size_t put_payload(char *at, size_t room, const domain *d, const mtp__nvtx_event *e)
 {
     switch (e->payload_type) {
     case MTP__NVTX_U64:
@@ -227,6 +222,8 @@ static size_t put_payload(char *at, size_t room, const mtp__nvtx_event *e)
         return (size_t)snprintf(at, room, "\"payload\": %" PRId32, e->payload.s32);
     case MTP__NVTX_FLOAT:
         return put_real(at, room, (double)e->payload.f);
+    case MTP__NVTX_DATA:
+        return mtp__nvtx_put_data(at, room, d, data_of(e), data_count(e));
     default:
         return 0;
     }
@@ -241,7 +238,7 @@ typedef struct message {
     char wide[WIDE_ROOM];
 } message;
 
-static void read_message(message *m, const mtp__nvtx_event *e)
+static void read_message(message *m, const domain *d, const mtp__nvtx_event *e)
 {
     m->name = 0;
     m->text = "?";
@@ -252,6 +249,9 @@ static void read_message(message *m, const mtp__nvtx_event *e)
     } else if (e->message_type == MTP__NVTX_WIDE && e->message.wide != NULL) {
         mtp__range_narrow(e->message.wide, m->wide, sizeof m->wide);
         m->text = m->wide;
+    } else if (e->message_type == 0 && data_of(e) != NULL) {
+        const char *text = mtp__nvtx_data_text(d, data_of(e), data_count(e), m->wide, sizeof m->wide);
+        m->text = text != NULL ? text : "?";
     }
 }
 
@@ -285,7 +285,7 @@ static mtp_token begin(const domain *d, const mtp__nvtx_event *e)
     mtp_op op = MTP_OP_INIT(0);
     if (e == NULL)
         return 0;
-    read_message(&m, e);
+    read_message(&m, d, e);
     op.kind = MTP_SCOPE_USER;
     memcpy(args, MTP_ARGS_MEMBERS, 1);
     size_t n = 1;
@@ -293,7 +293,7 @@ static mtp_token begin(const domain *d, const mtp__nvtx_event *e)
         n += put_category(args + n, sizeof args - n, d, e->category);
     if (e->payload_type != 0) {
         size_t comma = n > 1 ? (memcpy(args + n, ", ", 2), 2) : 0;
-        size_t more = put_payload(args + n + comma, sizeof args - n - comma, e);
+        size_t more = put_payload(args + n + comma, sizeof args - n - comma, d, e);
         n += more > 0 ? comma + more : 0;
     }
     args[n] = 0;
@@ -343,7 +343,7 @@ static uint64_t start(domain *d, const mtp__nvtx_event *e)
     message m;
     mtp_token token = begin_event(d, e);
     if (e != NULL)
-        read_message(&m, e);
+        read_message(&m, d, e);
     mtp__range_start(&key, token, e == NULL ? 0 : m.name != 0 ? m.name : MTP_NAME("end of a range"));
     return id;
 }
@@ -359,7 +359,7 @@ static void mark(const domain *d, const mtp__nvtx_event *e)
     message m;
     if (!is_wanted() || e == NULL)
         return;
-    read_message(&m, e);
+    read_message(&m, d, e);
     mtp_mark(m.name != 0 ? m.name : mtp__range_name(d->name, m.text));
     __atomic_store_n(&recorded, true, __ATOMIC_RELAXED);
 }
@@ -487,6 +487,59 @@ static void initialize(const void *reserved)
     (void)reserved;
 }
 
+/* --------------------------------------------------------------------------------- the payload extension */
+
+#define OF_DATA(d, n)                                                                                        \
+    &(mtp__nvtx_event)                                                                                       \
+    {                                                                                                        \
+        .payload_type = MTP__NVTX_DATA, .payload.u64 = (uintptr_t)(d),                                       \
+        .reserved = (n) < INT32_MAX ? (int32_t)(n) : INT32_MAX                                               \
+    }
+
+static uint64_t register_schema(void *d, const mtp__nvtx_schema *schema)
+{
+    return mtp__nvtx_schema_add(domain_of(d), schema);
+}
+
+static uint64_t register_enum(void *d, const mtp__nvtx_enum *made)
+{
+    return mtp__nvtx_enum_add(domain_of(d), made);
+}
+
+static void mark_payload(void *d, const mtp__nvtx_data *data, size_t count)
+{
+    mark(domain_of(d), OF_DATA(data, count));
+}
+
+static int push_payload(void *d, const mtp__nvtx_data *data, size_t count)
+{
+    return push(domain_of(d), OF_DATA(data, count));
+}
+
+/* What the end adds is not shown: args are written when the range begins. */
+static int pop_payload(void *d, const mtp__nvtx_data *data, size_t count)
+{
+    (void)data, (void)count;
+    return pop(domain_of(d));
+}
+
+static uint64_t start_payload(void *d, const mtp__nvtx_data *data, size_t count)
+{
+    return start(domain_of(d), OF_DATA(data, count));
+}
+
+static void end_payload(void *d, uint64_t id, const mtp__nvtx_data *data, size_t count)
+{
+    (void)d, (void)data, (void)count;
+    end(id);
+}
+
+static uint8_t is_domain_enabled(void *d)
+{
+    (void)d;
+    return 1; /* a program may ask once, before it is recorded */
+}
+
 /* ------------------------------------------------------------------------------------------ the start */
 
 static void hold_lock(void)
@@ -540,19 +593,42 @@ static void supply(const mtp__nvtx_exports *exports, uint32_t module)
             __atomic_store_n(places[slots[i].number], slots[i].function, __ATOMIC_RELEASE);
 }
 
+static bool is_started(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start_once);
+    return unnamed != NULL;
+}
+
 MTP_API int InitializeInjectionNvtx2(mtp__nvtx_export *get);
+MTP_API int InitializeInjectionNvtxExtension(mtp__nvtx_module *module);
 
 /* 1: we are used. 0: the program's NVTX goes on without us. */
 int InitializeInjectionNvtx2(mtp__nvtx_export *get)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const mtp__nvtx_exports *exports = get != NULL ? get(MTP__NVTX_CALLBACKS) : NULL;
     if (exports == NULL || exports->size < sizeof *exports || exports->functions == NULL)
         return 0;
-    pthread_once(&once, start_once);
-    if (unnamed == NULL)
+    if (!is_started())
         return 0;
     supply(exports, MTP__NVTX_CORE);
     supply(exports, MTP__NVTX_CORE2);
+    return 1;
+}
+
+/* 0: the functions of the module do nothing. Slots that are left as they are do nothing either, and return 0. */
+int InitializeInjectionNvtxExtension(mtp__nvtx_module *module)
+{
+#define X(number, name) [number] = (mtp__nvtx_function)name,
+    static const mtp__nvtx_function functions[] = {MTP__NVTX_PAYLOAD_SLOT_LIST(X)};
+#undef X
+    if (module == NULL || module->size < sizeof *module || module->module != MTP__NVTX_PAYLOADS ||
+        module->version < MTP__NVTX_PAYLOADS_OLDEST || module->version > MTP__NVTX_PAYLOADS_NEWEST ||
+        module->segment_count == 0 || module->segments == NULL || module->segments->slots == NULL ||
+        !is_started())
+        return 0;
+    const mtp__nvtx_segment *segment = module->segments;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions && i < segment->count; i++)
+        __atomic_store_n(&segment->slots[i], (intptr_t)functions[i], __ATOMIC_RELEASE);
     return 1;
 }

@@ -262,7 +262,7 @@ def attach(shapes=False, memory=False, quiet=False):
         why = str(error)
     attached = _attach_itt(why)
     if not quiet:
-        _say(f"PyTorch's ops are recorded by name only, through ITT: {why}" if attached.kind else
+        _say(f"PyTorch's ops are recorded by name only, and only the main thread's, through ITT: {why}" if attached.kind else
              f"PyTorch's ops are not recorded: {why}; {attached.why}")
     return attached
 

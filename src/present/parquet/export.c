@@ -51,9 +51,9 @@ static mtp_status must_be_new(const char *folder, const output *o)
         return status;
     return MTP_FAIL(
         MTP_E_STATE,
-        "%s: job=%s has a rank=%lld already: choose another job or rank (--job, --as-rank), or remove "
+        "%s: rank %lld of job=%s is there already: choose another job or rank (--job, --as-rank), or remove "
         "%s/*/job=%s/rank=%lld",
-        folder, o->place.job, (long long)o->place.rank, folder, o->place.job, (long long)o->place.rank);
+        folder, (long long)o->place.rank, o->place.job, folder, o->place.job, (long long)o->place.rank);
 }
 
 static mtp_status write_table(const mtp__parquet_source *s, const char *folder, output *o, unsigned table)
@@ -88,13 +88,10 @@ static mtp_status put_in_place(const char *folder, output *o)
     return status;
 }
 
-static mtp_status export(const mtp_trace *trace, const char *folder, const mtp_parquet_options *options,
-                         output *o)
+static mtp_status write_all(const mtp_trace *trace, const char *folder, output *o)
 {
     mtp__parquet_source source;
-    mtp_status status = mtp__parquet_find_place(trace, options, &o->place);
-    if (status == MTP_OK)
-        status = must_be_new(folder, o);
+    mtp_status status = must_be_new(folder, o);
     if (status == MTP_OK)
         status = mtp__parquet_source_init(&source, trace);
     if (status != MTP_OK)
@@ -103,6 +100,22 @@ static mtp_status export(const mtp_trace *trace, const char *folder, const mtp_p
         status = write_table(&source, folder, o, i);
     mtp__parquet_source_fini(&source);
     return status == MTP_OK ? put_in_place(folder, o) : status;
+}
+
+static mtp_status export(const mtp_trace *trace, const char *folder, const mtp_parquet_options *options,
+                         output *o)
+{
+    int claim;
+    mtp_status status = mtp__parquet_find_place(trace, options, &o->place);
+    if (status == MTP_OK)
+        status = must_be_new(folder, o); /* also where nothing can be written */
+    if (status == MTP_OK)
+        status = mtp__parquet_claim(folder, &o->place, &claim);
+    if (status != MTP_OK)
+        return status;
+    status = write_all(trace, folder, o);
+    mtp__parquet_release(folder, &o->place, claim);
+    return status;
 }
 
 mtp_status mtp_export_parquet(const mtp_trace *trace, const char *folder, const mtp_parquet_options *options)

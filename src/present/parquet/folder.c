@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "present/parquet/folder.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,37 +11,7 @@
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/utf8.h"
-
-/* --------------------------------------------------------------------------------------------- metadata */
-
-/* The JSON text of a key; NULL: none. */
-static const char *metadata(const mtp_trace *t, const char *key)
-{
-    uint32_t id = mtp__trace_find_text(t, key);
-    for (uint32_t i = t->metadata_count; id != 0 && i-- > 0;) /* the last one counts, as in JSON */
-        if (t->metadata[i].key == id)
-            return mtp__trace_get_text(t, t->metadata[i].json).bytes;
-    return NULL;
-}
-
-/* A number in an object: {"rank": 3}; -1: none, or below 0. */
-static int64_t member(const char *json, const char *quoted)
-{
-    const char *at = json != NULL ? strstr(json, quoted) : NULL;
-    if (at == NULL)
-        return -1;
-    at += strlen(quoted);
-    at += strspn(at, " \t\r\n");
-    if (*at++ != ':')
-        return -1;
-    at += strspn(at, " \t\r\n\"");
-    int64_t value = 0;
-    if (!mtp__is_digit(*at))
-        return -1;
-    for (; mtp__is_digit(*at) && value < INT32_MAX; at++)
-        value = value * 10 + (*at - '0');
-    return value;
-}
+#include "trace/who.h"
 
 /* --------------------------------------------------------------------------------------------------- job */
 
@@ -67,15 +38,6 @@ static bool put_job(mtp__parquet_place *out, const char *bytes, size_t length)
     }
     *to = 0;
     return at == end && length > 0 && strlen(out->job) + strlen("job=") <= NAME_MAX;
-}
-
-/* The text of a JSON string without escapes; length 0: it is something else. */
-static mtp_text plain_string(const char *json)
-{
-    size_t length = json != NULL ? strlen(json) : 0;
-    if (length < 3 || json[0] != '"' || json[length - 1] != '"' || strchr(json, '\\') != NULL)
-        return (mtp_text){"", 0};
-    return (mtp_text){json + 1, length - 2};
 }
 
 /* "out/run.pt.trace.json.gz" is run. */
@@ -106,11 +68,10 @@ static mtp_text folder_of(const char *path, char full[PATH_MAX])
     return (mtp_text){name, strlen(name)};
 }
 
-static mtp_text job_of(const mtp_trace *t, char full[PATH_MAX])
+/* For a trace that does not name it. */
+static mtp_text job_of(const mtp_trace *t, int64_t world_size, char full[PATH_MAX])
 {
-    mtp_text job = plain_string(metadata(t, "job"));
-    if (job.length == 0 && member(metadata(t, "distributedInfo"), "\"world_size\"") > 1)
-        job = folder_of(t->source, full);
+    mtp_text job = world_size > 1 ? folder_of(t->source, full) : (mtp_text){"", 0};
     if (job.length == 0 && strcmp(t->source, "this process") != 0)
         job = stem(t->source);
     return job.length != 0 ? job : (mtp_text){"trace", 5};
@@ -120,14 +81,20 @@ mtp_status mtp__parquet_find_place(const mtp_trace *t, const mtp_parquet_options
                                    mtp__parquet_place *out)
 {
     char full[PATH_MAX];
-    int64_t rank = member(metadata(t, "distributedInfo"), "\"rank\"");
-    out->rank = options->rank >= 0 ? options->rank : rank >= 0 ? rank : 0;
-    mtp_text job = options->job != NULL ? (mtp_text){options->job, strlen(options->job)} : job_of(t, full);
-    if (!put_job(out, job.bytes, job.length))
+    mtp__who who;
+    if (!mtp__who_read(&who, t, NULL))
+        return MTP_FAIL(MTP_E_NOMEM, "the name of the job");
+    out->rank = options->rank >= 0 ? options->rank : who.rank >= 0 ? who.rank : 0;
+    mtp_text job = options->job != NULL ? (mtp_text){options->job, strlen(options->job)} : who.job;
+    if (options->job == NULL && job.length == 0)
+        job = job_of(t, who.world_size, full);
+    bool good = put_job(out, job.bytes, job.length);
+    mtp__who_fini(&who);
+    if (!good)
         return MTP_FAIL(MTP_E_ARG,
                         job.length == 0
                             ? "the name of the job is empty"
-                            : "the name of the job is too long for a folder: choose a shorter one");
+                            : "the name of the job is too long for a folder: choose a shorter one (--job)");
     return MTP_OK;
 }
 
@@ -162,4 +129,51 @@ mtp_status mtp__parquet_path(const char *folder, const char *table, const mtp__p
         *slash = '/';
     }
     return status;
+}
+
+/* --------------------------------------------------------------------------------------------- one writer */
+
+static mtp_status claim_path(const char *folder, const mtp__parquet_place *place, bool make,
+                             char path[PATH_MAX])
+{
+    static const char name[] = ".mtprof.lock";
+    mtp_status status = mtp__parquet_path(folder, "metadata", place, make, path);
+    char *slash = strrchr(path, '/');
+    if (status == MTP_OK)
+        memcpy(slash + 1, name, sizeof name); /* shorter than the table's */
+    return status;
+}
+
+/* The lock ends with the process. A file that its owner removed meanwhile protects nothing: another one is made. */
+mtp_status mtp__parquet_claim(const char *folder, const mtp__parquet_place *place, int *out)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    mtp_status status = claim_path(folder, place, true, path);
+    while (status == MTP_OK) {
+        int fd = mtp__open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return MTP_FAIL(MTP_E_IO, "%s: cannot be created: %s", path, mtp__reason(errno));
+        mtp__lock lock = mtp__lock_file(fd);
+        if (lock != MTP__LOCK_HELD && (fstat(fd, &st) != 0 || st.st_nlink > 0)) {
+            *out = fd;
+            return MTP_OK;
+        }
+        mtp__close(fd);
+        if (lock == MTP__LOCK_HELD)
+            status = MTP_FAIL(
+                MTP_E_STATE,
+                "%s: rank %lld of job=%s is just being written by another export: choose another job "
+                "or rank (--job, --as-rank)",
+                folder, (long long)place->rank, place->job);
+    }
+    return status;
+}
+
+void mtp__parquet_release(const char *folder, const mtp__parquet_place *place, int fd)
+{
+    char path[PATH_MAX];
+    if (claim_path(folder, place, false, path) == MTP_OK)
+        mtp__unlink_at(AT_FDCWD, path);
+    mtp__close(fd);
 }

@@ -15,4 +15,8 @@ mtp_status mtp__parquet_find_place(const mtp_trace *t, const mtp_parquet_options
 /* The path of a table. MTP_E_ARG: too long. `make`: also makes its folders, MTP_E_IO. */
 mtp_status mtp__parquet_path(const char *folder, const char *table, const mtp__parquet_place *place,
                              bool make, char path[PATH_MAX]);
+/* While a rank is claimed, nobody else writes it: MTP_E_STATE if somebody does. Makes the folder of its metadata. Where the
+ * file system has no locks, nothing is protected. */
+mtp_status mtp__parquet_claim(const char *folder, const mtp__parquet_place *place, int *fd);
+void mtp__parquet_release(const char *folder, const mtp__parquet_place *place, int fd);
 #endif

@@ -95,12 +95,15 @@ void mtp__parquet_bools(mtp__octets *b, const int64_t *v, size_t count);
 
 /* ------------------------------------------------------------------------------------------- dictionaries */
 
-/* The texts of a column chunk, numbered in order of appearance. */
+/* The texts of a column chunk, numbered in order of appearance. Ids with the same text have one number: Arrow looks up texts
+ * of a dictionary by their values. */
 typedef struct mtp__parquet_texts {
     uint32_t *number_of; /* owned: by id: number + 1, 0: none yet */
     size_t room;
-    int64_t *ids; /* owned: by number */
-    uint32_t count, id_room;
+    int64_t *ids;   /* owned: all that number_of has */
+    size_t *starts; /* owned: by number: where it is in plain */
+    uint32_t *slot; /* owned: a hash table of number + 1; slots: a power of two, or 0 */
+    uint32_t count, id_count, id_room, start_room, slots;
     mtp__octets plain;                             /* the dictionary page: lengths and bytes */
     size_t least, least_length, most, most_length; /* in plain: the smallest and the largest */
 } mtp__parquet_texts;

@@ -265,6 +265,8 @@ mtp_status mtp__job_trace(const mtp__job *j, uint32_t index, const mtp_open_opti
     }
     if (placed)
         mtp__trace_place(*out, r->at, r->offset, r->drift);
+    (*out)->in_job = true;
+    (*out)->job_rank = r->rank;
     snprintf((*out)->source, sizeof(*out)->source, "%s", j->path);
     return MTP_OK;
 }

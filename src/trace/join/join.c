@@ -618,7 +618,8 @@ mtp_status mtp__join_open(const mtp__files *files, const mtp_open_options *optio
 
 typedef mtp_status glancer(const join *j, void *out);
 
-static mtp_status with_glances(const mtp__files *files, const mtp_open_options *options, glancer *use, void *out)
+static mtp_status with_glances(const mtp__files *files, const mtp_open_options *options, glancer *use,
+                               void *out)
 {
     join j = {.sum = MTP_TRACE_INFO_INIT};
     mtp_status status = mtp__trace_create(&j.t);

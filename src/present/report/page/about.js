@@ -1,5 +1,7 @@
 // about.js - what the trace is: where it is from, how well its clocks are known, what was lost, its metadata.
 
+const TRACKS_SHOWN = 500;
+
 function aboutPage(trace, root) {
   const { head } = trace, base = Number(head.base_ns) + Number(head.first_ns);
   const when = head.base_ns !== "0" && base > 0 ? new Date(base / 1e6) : null;
@@ -15,6 +17,7 @@ function aboutPage(trace, root) {
   root.append(told.length ? list(told.map(([name, count]) => [name, grouped(count)])) : el("p", { className: "note" }, "Nothing that is known of. This file has no ledger, which mtprof's own recordings have."));
   if (head.clocks.length) root.append(el("h2", {}, "Clocks of devices"), list(head.clocks.map((clock) => ["Device " + clock.device, "within " + time(clock.error_ns) + " of the host's, by " + plural(clock.points, "sample")])));
   root.append(el("h2", {}, "Tracks"), el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { className: "name" }, "Process"), el("th", { className: "name" }, "Thread or stream"), el("th", {}, "Spans"), el("th", {}, "Levels"))),
-    el("tbody", {}, head.rows.map((row) => el("tr", {}, el("td", { className: "name" }, processName(row)), el("td", { className: "name" }, rowName(row)), el("td", {}, grouped(row.count)), el("td", {}, String(row.depth))))))));
+    el("tbody", {}, head.rows.slice(0, TRACKS_SHOWN).map((row) => el("tr", {}, el("td", { className: "name" }, processName(row)), el("td", { className: "name" }, rowName(row)), el("td", {}, grouped(row.count)), el("td", {}, String(row.depth))))))));
+  if (head.rows.length > TRACKS_SHOWN) root.append(el("p", { className: "note" }, "And " + grouped(head.rows.length - TRACKS_SHOWN) + " more, which the timeline has."));
   if (head.metadata.length) root.append(el("h2", {}, "Metadata"), el("dl", {}, head.metadata.map(([name, value]) => [el("dt", {}, name), el("dd", {}, el("code", {}, typeof value === "string" ? value : JSON.stringify(value)))])));
 }

@@ -87,9 +87,9 @@ function paintMarks(timeline, marks, y) {
     if (x < -4 || x > width + 4 || x - last < 3) continue;
     last = x;
     context.beginPath();
-    context.moveTo(x - 4, y + HEAD - 8);
-    context.lineTo(x + 4, y + HEAD - 8);
-    context.lineTo(x, y + HEAD - 1);
+    context.moveTo(x - 4, y + HEAD - 5); // below the row's name
+    context.lineTo(x + 4, y + HEAD - 5);
+    context.lineTo(x, y + HEAD);
     context.fill();
   }
 }

@@ -2,6 +2,8 @@
 
 const SHARES = [["cpu only", "#88b4e0"], ["cpu and device", "#7fc4a4"], ["device only", "#f0b45c"], ["idle", "#b9bec8"]];
 
+const WORK = ["cpu_op", "cuda_runtime", "cuda_driver"]; // without any, what else was recorded counts: src/analyze/steps.c
+
 /** A step's time in the four parts of SHARES, in us. */
 function partsOf(times) {
   return [times.cpu_us - times.both_us, times.both_us, times.device_us - times.both_us, times.idle_us];
@@ -23,7 +25,7 @@ async function overviewPage(trace, root) {
   root.append(el("div", { className: "cards" },
     card(time(head.duration), "recorded"),
     isSteps && card(grouped(steps.length), steps.length === 1 ? "step" : "steps, median " + microseconds(median(steps.map((step) => step.wall_us)))),
-    isTimed && card(percent(share(sum.cpu_us, sum.wall_us)), of + "some thread was in an op"),
+    isTimed && card(percent(share(sum.cpu_us, sum.wall_us)), of + "some thread was in " + (labels.some((label) => WORK.includes(label.category)) ? "an op" : "a scope or function")),
     isTimed && hasDevice && card(percent(share(sum.device_us, sum.wall_us)), of + "a device was busy"),
     isTimed && card(percent(share(sum.idle_us, sum.wall_us)), hasDevice ? "neither was" : "none was"),
     waits.count > 0 && card(microseconds(waits.us), "waited for devices, in " + plural(waits.count, "call")),
@@ -145,9 +147,10 @@ function findingList(trace, root, { findings }) {
   }
 }
 
+/** What is no span, nor memory, is a gap, or a step. */
 function evidenceText(evidence) {
-  const what = shortName(evidence.name) || "(no name)", size = evidence.bytes ? bytes(evidence.bytes) : microseconds(evidence.total_us);
-  return size + (evidence.calls > 1 ? " in " + plural(evidence.calls, "call") + " of " : ", ") + what + (evidence.source ? ", at " + evidence.source : "") + (evidence.step !== undefined ? ", step " + evidence.step : "");
+  const what = shortName(evidence.name), size = evidence.bytes ? bytes(evidence.bytes) : microseconds(evidence.total_us), isGap = evidence.span === undefined && !evidence.bytes && (evidence.calls > 1 || !what);
+  return size + (isGap ? " in " + plural(evidence.calls, "gap") + (what ? " in " + what : "") : (evidence.calls > 1 ? " in " + plural(evidence.calls, "call") + " of " : ", ") + (what || "(no name)")) + (evidence.source ? ", at " + evidence.source : "") + (evidence.step !== undefined ? ", step " + evidence.step : "");
 }
 
 /** Selects the span in the timeline; what is no span is shown as a range. */

@@ -142,7 +142,7 @@ class Timeline {
     context.font = FONT;
     context.textAlign = "center";
     context.fillStyle = theme().dim;
-    context.fillText("Nothing was recorded: no spans, no marks, no counters, no memory.", this.width / 2, MAP + AXIS + 40);
+    ["Nothing was recorded:", "no spans, no marks, no counters, no memory."].forEach((text, i) => context.fillText(text, this.width / 2, MAP + AXIS + 40 + 16 * i));
     context.textAlign = "left";
   }
 

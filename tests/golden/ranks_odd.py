@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""What mtprof ranks must not claim: clocks that calls do not prove, and stragglers that are none. Small jobs, made here, whose
+true times are known.
+
+usage: ranks_odd.py MTPROF
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+MTPROF = sys.argv[1]
+BASE = 1_790_000_000_000_000_000
+US, MS = 1_000, 1_000_000
+
+
+class Rank:
+    """A trace in the making. Times are true ones, in ns; the clock adds its offset, and from `set_at` on `set_by`."""
+
+    def __init__(self, job, number, offset):
+        self.job, self.number, self.offset, self.now, self.events = job, number, offset, 10 * MS, []
+        self.set_at, self.set_by, self.whole, self.begins = 1 << 62, 0, 1, 0
+
+    def shown(self, t):
+        return (t + self.offset + (self.set_by if t >= self.set_at else 0)) // self.whole * self.whole
+
+    def add(self, name, start, end, category="cpu_op", **args):
+        if start < self.begins:
+            return
+        a, b = self.shown(start), self.shown(end)
+        device = category == "kernel"
+        self.events.append({"ph": "X", "cat": category, "name": name, "pid": 0 if device else 100, "tid": 7 if device else 100,
+                            "ts": a / 1000, "dur": (b - a) / 1000, "args": {**args, **({"device": 0, "stream": 7} if device else {})}})
+
+    def work(self, length, name="mm"):
+        self.add(name, self.now, self.now + length, "kernel" if self.job.nccl else "cpu_op")
+        self.now += length
+
+    def write(self, folder):
+        with open(os.path.join(folder, f"rank{self.number}.json"), "w") as f:
+            json.dump({"schemaVersion": 1, "baseTimeNanoseconds": BASE, "traceEvents": self.events, "distributedInfo": {
+                "backend": "nccl", "rank": self.number, "world_size": len(self.job.ranks)}}, f)
+
+
+class Job:
+    def __init__(self, ranks, nccl=True, seed=1):
+        self.nccl, self.chance, self.number = nccl, random.Random(seed), 0
+        self.ranks = [Rank(self, r, 0 if r == 0 else self.chance.randrange(-40 * MS, 40 * MS)) for r in range(ranks)]
+
+    def all_reduce(self, members=None, transfer=20 * US, **more):
+        group = [self.ranks[m] for m in members or range(len(self.ranks))]
+        self.number += 1
+        last, numbers = max(r.now for r in group), [r.number for r in group]
+        for r in group:
+            leave = last + transfer + self.chance.randrange(2 * US)
+            r.add("ncclDevKernel_AllReduce_Sum" if self.nccl else "MPI_Allreduce", r.now, leave, "kernel" if self.nccl else "cpu_op", **{
+                "Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "Group size": len(group), "Seq": self.number,
+                "Process Group Name": "g" + str(numbers), "Process Group Ranks": str(numbers), **more})
+            r.now = leave
+
+    def message(self, a, b, name=None, waits=True, **more):
+        """From a to b: b does not leave before a has entered; a leaves at once unless it waits."""
+        a, b = self.ranks[a], self.ranks[b]
+        end = max(a.now, b.now) + 15 * US + self.chance.randrange(2 * US)
+        for r, kind, leave in ((a, "send", end if waits else a.now + 5 * US), (b, "recv", end)):
+            r.add((name or {}).get(kind, "ncclDevKernel_SendRecv"), r.now, leave, "kernel" if self.nccl else "cpu_op", **{
+                "Collective name": kind, "In msg nelems": 8, "Out msg nelems": 8, "Process Group Name": "p", "Group size": len(self.ranks),
+                "Dst Rank" if kind == "send" else "Src Rank": b.number if kind == "send" else a.number, **more})
+            r.now = leave
+
+    def steps(self, count, body):
+        for s in range(count):
+            starts = [r.now for r in self.ranks]
+            body(s)
+            for r, start in zip(self.ranks, starts):
+                r.add(f"ProfilerStep#{s}", start, r.now, "user_annotation")
+                r.now += 30 * US
+
+    def compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for r in self.ranks:
+                r.write(folder)
+            done = subprocess.run([MTPROF, "ranks", "--json", folder], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout)
+
+    def check_clocks(self, found, unknown=()):
+        """No clock is off by more than its stated error."""
+        for r, at in zip(self.ranks, found["ranks"]):
+            clock = at["clock"]
+            assert (clock["error_ns"] is None) == (r.number in unknown), (r.number, clock, found["notes"])
+            for t in (0, max(x.now for x in self.ranks)):
+                shown = BASE + t + r.offset
+                off = shown + clock["offset_ns"] - BASE - t + clock["drift_ppm"] * (shown - int(clock["at_ns"])) / 1e6
+                assert clock["error_ns"] is None or abs(off) <= clock["error_ns"] + 3, (r.number, off, clock)
+
+
+def straggler(found):
+    return [(f["rank"], f["op"]) for f in found["findings"] if f["id"] == "straggler"]
+
+
+def messages_of_traces_that_begin_apart_prove_nothing_wrong():
+    job = Job(2)
+    job.ranks[1].begins = 70 * MS  # it misses the first of them
+
+    def step(_):
+        job.ranks[0].work(5 * MS)
+        job.message(0, 1, Seq=3)
+        job.ranks[1].work(5 * MS)
+        job.message(1, 0, Seq=3)
+    job.steps(12, step)
+    job.check_clocks(job.compared(), unknown=(1,))
+
+
+def messages_tie_the_clocks_of_a_pipeline():
+    job = Job(3)
+
+    def step(_):
+        for a, b in ((0, 1), (1, 2), (2, 1), (1, 0)):
+            job.ranks[a].work(2 * MS)
+            job.message(a, b)
+    job.steps(8, step)
+    found = job.compared()
+    job.check_clocks(found)
+    assert all(r["matched"] == r["calls"] for r in found["ranks"]), found["notes"]
+    assert not straggler(found), found["findings"]
+
+
+def messages_of_mpi_are_told_apart_by_their_tags():
+    job = Job(2, nccl=False)
+    sends = {"send": "MPI_Isend", "recv": "MPI_Recv"}
+    for _ in range(30):
+        job.ranks[0].work(MS)
+        job.message(0, 1, sends, waits=False, Tag=7)
+        job.ranks[0].work(3 * MS)
+        job.message(0, 1, {"send": "MPI_Send", "recv": "MPI_Recv"}, Tag=8)
+        job.ranks[1].work(MS)
+        job.message(1, 0, {"send": "MPI_Send", "recv": "MPI_Recv"}, Tag=7)
+    found = job.compared()
+    job.check_clocks(found)
+    assert not any("contradict" in n for n in found["notes"]), found["notes"]
+    assert [r["matched"] for r in found["ranks"]] == [90, 90], found["notes"]
+
+
+def a_receive_that_only_begins_proves_nothing():
+    job = Job(2, nccl=False)
+    for _ in range(20):
+        r, s = job.ranks
+        r.add("MPI_Irecv", r.now, r.now + US, **{"Collective name": "recv", "Src Rank": 1, "Tag": 1, "Process Group Name": "p"})
+        s.now = r.now = r.now + 5 * MS
+        s.add("MPI_Send", s.now, s.now + US, **{"Collective name": "send", "Dst Rank": 0, "Tag": 1, "Process Group Name": "p"})
+        job.message(0, 1, {"send": "MPI_Send", "recv": "MPI_Recv"}, Tag=2)
+    job.check_clocks(job.compared(), unknown=(1,))
+
+
+def neighbours_do_not_wait_for_the_others():
+    job = Job(4, nccl=False)
+    for i in range(20):
+        for r in job.ranks:
+            start = r.now + (4 * MS if r.number > 1 else 0)
+            r.add("MPI_Neighbor_allgather", start, start + 30 * US, **{"Collective name": "neighbor_allgather", "Seq": i, "Group size": 4,
+                  "Process Group Name": "cart"})
+            r.now += 5 * MS
+        job.all_reduce()
+    found = job.compared()
+    job.check_clocks(found)
+    assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
+def calls_that_only_start_communication_prove_nothing():
+    job = Job(2, nccl=False)
+    for i in range(20):
+        for r in job.ranks:
+            start = r.now + (4 * MS if r.number else 0)
+            r.add("AllReduce", start, start + 10 * US, **{"Collective name": "allreduce", "Seq": i, "Process Group Name": "0x1",
+                  "In msg nelems": 8, "Is asynchronized op": True})
+            r.now += 5 * MS
+    job.check_clocks(job.compared(), unknown=(1,))
+
+
+def a_call_that_a_rank_died_in_proves_nothing():
+    job = Job(3, nccl=False)
+    for _ in range(20):
+        for r in job.ranks:
+            r.work(MS)
+        job.all_reduce()
+    for r in job.ranks[:2]:  # rank 2 came later
+        r.add("MPI_Allreduce", r.now, r.now + MS, **{**r.events[-1]["args"], "Seq": 99, "unfinished": True})
+    r = job.ranks[2]
+    r.work(9 * MS)
+    r.add("MPI_Allreduce", r.now, r.now + MS, **{**r.events[-2]["args"], "Seq": 99})
+    found = job.compared()
+    job.check_clocks(found)
+    assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
+def groups_of_two_sides_do_not_wait_for_their_own():
+    job = Job(4, nccl=False)
+    for i in range(20):
+        for r in job.ranks:  # 0 and 2 are one side: 0 leaves when 1 and 3 have entered
+            start = r.now + (3 * MS if r.number == 2 else 0)
+            r.add("MPI_Barrier", start, r.now + (3 * MS if r.number % 2 else 0) + 40 * US, **{
+                "Collective name": "barrier", "Seq": i, "Process Group Name": "inter", "Group size": 4, "Intercommunicator": True})
+            r.now += 5 * MS
+        job.all_reduce()
+    found = job.compared()
+    job.check_clocks(found)
+    assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
+def whole_microseconds_prove_no_more_than_they_say():
+    for seed in range(8):
+        job = Job(3, seed=seed)
+        for r in job.ranks:
+            r.whole = 1000
+        for _ in range(40):
+            for r in job.ranks:
+                r.work(job.chance.randrange(3) * 300 + 100 * US)
+            job.all_reduce(transfer=0)
+        found = job.compared()
+        job.check_clocks(found)
+        assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
+def a_trace_without_events_or_steps_keeps_no_others_from_being_compared():
+    job = Job(4)
+
+    def step(_):
+        for r in job.ranks:
+            r.work(9 * MS if r.number == 1 else 5 * MS)
+        job.all_reduce()
+    job.steps(12, step)
+    job.ranks[0].events = [e for e in job.ranks[0].events if e["cat"] != "user_annotation"]
+    job.ranks[3].events = []
+    found = job.compared()
+    assert [x["problem"] for x in found["left_out"]] == ["it has no events"], found["left_out"]
+    assert "1 rank has no numbered steps and cannot be compared by step: 0." in found["notes"], found["notes"]
+    assert straggler(found)[0][0] == 1, found["findings"]
+    for r in job.ranks:
+        r.events = [e for e in r.events if e["name"] == f"ProfilerStep#{r.number}"]
+    with tempfile.TemporaryDirectory() as folder:
+        job.ranks[1].write(folder), job.ranks[2].write(folder)
+        text = subprocess.run([MTPROF, "ranks", folder], capture_output=True, text=True, check=True).stdout
+    assert "Nothing stands out" not in text and "no step in common" in text, text
+
+
+def nothing_is_proved_about_a_clock_that_was_set():
+    job = Job(4)
+    job.ranks[2].set_at, job.ranks[2].set_by = 150 * MS, 30 * MS
+
+    def step(_):
+        for r in job.ranks:
+            r.work(10 * MS + job.chance.randrange(50 * US))
+        job.all_reduce()
+    job.steps(20, step)
+    found = job.compared()
+    job.check_clocks(found, unknown=(2,))
+    assert any("Nothing is proved about the clock of rank 2." in n for n in found["notes"]), found["notes"]
+    assert not straggler(found), found["findings"]
+
+
+def noise(seed, ranks, steps, slow=lambda rank, step: 0):
+    job = Job(ranks, seed=seed)
+
+    def step(s):
+        for r in job.ranks:
+            for _ in range(3):
+                r.work(3 * MS + int(abs(job.chance.gauss(0, 400 * US))))
+            if slow(r.number, s):
+                r.work(slow(r.number, s), "slow")
+        job.all_reduce()
+    job.steps(steps, step)
+    return job.compared()
+
+
+def noise_is_no_straggler():
+    named = [(seed, ranks, steps) for seed in range(10) for ranks in (2, 8) for steps in (1, 3, 12) if straggler(noise(seed, ranks, steps))]
+    assert not named, named
+
+
+def one_late_step_is_no_straggler():
+    for at in (0, 5, 11):
+        found = noise(1, 4, 12, lambda rank, step: 40 * MS if (rank, step) == (2, at) else 0)
+        assert not straggler(found), (at, found["findings"])
+
+
+def a_late_rank_is_named():
+    for ranks, steps, since in ((2, 12, 0), (8, 12, 6), (8, 3, 0), (16, 30, 27)):
+        found = noise(3, ranks, steps, lambda rank, step: 8 * MS if rank == 1 and step >= since else 0)
+        assert straggler(found) == [(1, "slow")], (ranks, steps, found["findings"])
+
+
+def who_waited_for_a_late_rank_is_not_late():
+    """Ranks 2 and 3 get messages of 0 and 1, of which 1 is slow; then 2 and 3, 0 and 1, and all of them meet."""
+    job = Job(4)
+
+    def step(_):
+        job.ranks[1].work(4 * MS, "slow")
+        for a, b in ((0, 2), (1, 3)):
+            job.ranks[a].work(5 * MS)
+            job.message(a, b, waits=False)
+            job.ranks[b].work(5 * MS + job.chance.randrange(50 * US))
+        job.all_reduce([2, 3])
+        job.all_reduce([0, 1])
+        job.all_reduce()
+    job.steps(12, step)
+    assert straggler(job.compared()) == [(1, "slow")], job.compared()["findings"]
+
+
+TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_the_clocks_of_a_pipeline,
+         messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
+         calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
+         whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
+         nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
+
+failed = 0
+print(f"1..{len(TESTS)}")
+for i, test in enumerate(TESTS, 1):
+    try:
+        test()
+        print(f"ok {i} - {test.__name__}")
+    except Exception as e:  # whatever it is, the others still run
+        failed += 1
+        print(f"not ok {i} - {test.__name__}\n# " + repr(e)[:1500].replace("\n", "\n# "))
+sys.exit(failed > 0)
