@@ -120,6 +120,7 @@ MTP_API mtp_status mtp_ranks_json(const mtp_ranks *ranks, mtp_sink *sink, void *
 /* Writes the traces as one file, one at a time. The suffix chooses what:
  *     .mtp               an archive: a table of clocks, then the files as they are; mtp_trace_open reads it
  *     .json, .json.gz    Kineto/Chrome JSON on the reference's clock, one rank after the other
+ *     .tar               the same, each rank in a file of its own, with a manifest for Perfetto
  * `ranks` must have been created from the same files, which are read again. */
 MTP_API mtp_status mtp_merge(const mtp_ranks *ranks, const char *path, const mtp_export_options *options);
 

@@ -10,6 +10,7 @@ static const char help[] =
     "  -o, --output FILE      .mtp: an archive of the files as they are, with a table of clocks; every\n"
     "                         verb reads a rank of it with --rank N, and 'mtprof ranks' all of them\n"
     "                         .json, .json.gz: one timeline for Perfetto and the like\n"
+    "                         .tar: a timeline for each rank, and a manifest, for Perfetto 58\n"
     "      --threads N        read N files at the same time (default: one per processor, at most "
     "8)\n" CLI_MEMORY_HELP "\n"
     "A file that cannot be read, or is of another job, is reported; the others are merged.\n\n"

@@ -1,7 +1,8 @@
-/* present/merge.c - the traces of a job's ranks as one file: an archive (trace/job/job.h), or Kineto/Chrome JSON. The
- * archive is a copy of bytes; JSON needs one trace in memory at a time. */
+/* present/merge.c - the traces of a job's ranks as one file: an archive (trace/job/job.h), Kineto/Chrome JSON, or an
+ * archive for Perfetto. Ours is a copy of bytes; JSON needs one trace in memory at a time. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include "analyze/ranks/ranks.h"
 #include "base/abi.h"
@@ -296,10 +297,12 @@ static int64_t base_of(const mtp_ranks *r)
     return first / DAY_NS * DAY_NS - (first % DAY_NS < 0 ? DAY_NS : 0);
 }
 
-static mtp_status json_head(const mtp_ranks *r, int64_t base, mtp_sink *sink, void *user)
+/* Of the ranks from one index up to another. */
+static mtp_status json_head(const mtp_ranks *r, uint32_t from, uint32_t until, int64_t base, mtp_sink *sink,
+                            void *user)
 {
     mtp__out o;
-    const mtp_rank_row *first = &r->list[0].row;
+    const mtp_rank_row *first = &r->list[from].row;
     int64_t world = first->world_size > 0 ? first->world_size : (int64_t)r->used;
     mtp_status status = mtp__out_init(&o, sink, user);
     if (status != MTP_OK)
@@ -312,11 +315,11 @@ static mtp_status json_head(const mtp_ranks *r, int64_t base, mtp_sink *sink, vo
     if (*first->job != 0)
         put_text(&o, ", \"job\": ", first->job);
     MTP__OUT(&o, ", \"ranks\": [");
-    for (uint32_t k = 0; k < r->used; k++)
-        put_number(&o, k > 0 ? ", " : "", r->list[k].row.rank);
+    for (uint32_t k = from; k < until; k++)
+        put_number(&o, k > from ? ", " : "", r->list[k].row.rank);
     MTP__OUT(&o, "]},\n  \"displayTimeUnit\": \"ms\",\n  \"mtprof.clocks\": [");
-    for (uint32_t k = 0; k < r->used; k++) {
-        put_number(&o, k > 0 ? ",\n    {\"rank\": " : "\n    {\"rank\": ", r->list[k].row.rank);
+    for (uint32_t k = from; k < until; k++) {
+        put_number(&o, k > from ? ",\n    {\"rank\": " : "\n    {\"rank\": ", r->list[k].row.rank);
         put_text(&o, ", \"host\": ", r->list[k].row.host);
         MTP__OUT(&o, ", \"clock\": ");
         put_clock(&o, &r->list[k].row);
@@ -345,7 +348,7 @@ static mtp_status merge_json(const mtp_ranks *r, const mtp_export_options *optio
     mtp__chrome_job job = {.base_ns = base_of(r)};
     mtp_export_options each = *options;
     each.progress = NULL;
-    mtp_status status = json_head(r, job.base_ns, mtp_file_sink, to);
+    mtp_status status = json_head(r, 0, r->used, job.base_ns, mtp_file_sink, to);
     for (uint32_t k = 0; k < r->used && status == MTP_OK; k++) {
         mtp_trace *t;
         mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
@@ -361,6 +364,143 @@ static mtp_status merge_json(const mtp_ranks *r, const mtp_export_options *optio
     return status == MTP_OK ? json_tail(options, path, mtp_file_sink, to) : status;
 }
 
+/* ------------------------------------------------------------------------------------------ Perfetto's archive */
+
+/* A tar file with a manifest (perfetto_manifest, version 1) before the ranks' timelines, each of a machine of its own, so
+ * that equal pids stay apart. All are on the reference's clock already, drift included, which a manifest cannot say. */
+
+#define TAR_BLOCK 512u
+#define TAR_OCTAL 11u
+
+static void put_octal(char *to, uint64_t value)
+{
+    for (unsigned i = TAR_OCTAL; i-- > 0; value >>= 3)
+        to[i] = (char)('0' + (value & 7));
+}
+
+/* ustar's; a size beyond 8 GiB is binary, as GNU tar and others read it. */
+static bool tar_head(mtp_file *to, const char *name, uint64_t bytes, int64_t seconds)
+{
+    char head[TAR_BLOCK] = "";
+    unsigned sum = 0;
+    snprintf(head, 100, "%s", name);
+    memcpy(head + 100, "0000644", 7);
+    memcpy(head + 108, "0000000", 7);
+    memcpy(head + 116, "0000000", 7);
+    put_octal(head + 124, bytes);
+    if (bytes >> 3 * TAR_OCTAL != 0) {
+        memset(head + 124, 0, TAR_OCTAL + 1);
+        head[124] = (char)0x80;
+        for (int i = 0; i < 8; i++)
+            head[135 - i] = (char)(unsigned char)(bytes >> 8 * i);
+    }
+    put_octal(head + 136, seconds > 0 ? (uint64_t)seconds : 0);
+    head[156] = '0';
+    memcpy(head + 257, "ustar\00000", 8);
+    memset(head + 148, ' ', 8);
+    for (size_t i = 0; i < sizeof head; i++)
+        sum += (unsigned char)head[i];
+    for (int i = 5; i >= 0; i--, sum >>= 3)
+        head[148 + i] = (char)('0' + (sum & 7));
+    head[154] = 0;
+    return mtp_file_sink(to, head, sizeof head);
+}
+
+static bool tar_pad(mtp_file *to, uint64_t bytes)
+{
+    return pad(to, bytes, (bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK);
+}
+
+static bool count_bytes(void *user, const void *bytes, size_t length)
+{
+    (void)bytes;
+    *(uint64_t *)user += length;
+    return true;
+}
+
+static void name_member(const mtp_rank_row *row, char name[40])
+{
+    snprintf(name, 40, "rank%lld.json", (long long)row->rank);
+}
+
+static mtp_status make_manifest(const mtp_ranks *r, text *manifest)
+{
+    mtp__out o;
+    char name[40];
+    mtp_status status = mtp__out_init(&o, append, manifest);
+    if (status != MTP_OK)
+        return status;
+    MTP__OUT(&o, "{\"perfetto_manifest\": {\"version\": 1, \"files\": [");
+    for (uint32_t k = 0; k < r->used; k++) {
+        const mtp_rank_row *row = &r->list[k].row;
+        mtp__words machine = {0};
+        mtp__say(&machine, *row->host != 0 ? "rank %lld (%s)" : "rank %lld", (long long)row->rank, row->host);
+        name_member(row, name);
+        put_text(&o, k > 0 ? ",\n {\"path\": " : "\n {\"path\": ", name);
+        put_text(&o, ", \"machine\": {\"name\": ", machine.failed ? "" : machine.bytes);
+        MTP__OUT(&o, "}, \"clocks\": {\"offset_ns\": 0}}");
+        o.failed |= machine.failed;
+        mtp__free(machine.bytes);
+    }
+    MTP__OUT(&o, "]}}\n");
+    status = mtp__out_finish(&o);
+    return status == MTP_E_IO ? MTP_FAIL(MTP_E_NOMEM, "a table of %u ranks", r->used) : status;
+}
+
+static mtp_status write_member(const mtp_ranks *r, uint32_t k, const mtp_trace *t,
+                               const mtp_export_options *options, int64_t base, mtp_sink *sink, void *user)
+{
+    char name[40];
+    mtp__chrome_job job = {.base_ns = base, .rank = r->list[k].row.rank};
+    name_member(&r->list[k].row, name);
+    mtp_status status = json_head(r, k, k + 1, base, sink, user);
+    if (status == MTP_OK)
+        status = mtp__chrome_part(t, options, &job, sink, user);
+    mtp__pair_map_fini(&job.pids);
+    return status == MTP_OK ? json_tail(options, name, sink, user) : status;
+}
+
+/* Written twice: a member's length comes before it. */
+static mtp_status add_member(const mtp_ranks *r, uint32_t k, const mtp_export_options *options, int64_t base,
+                             mtp_file *to)
+{
+    mtp_trace *t;
+    char name[40];
+    uint64_t bytes = 0;
+    mtp_open_options open = MTP_OPEN_OPTIONS_INIT;
+    mtp_status status = mtp__rank_open(&r->list[k], &open, true, &t);
+    if (status == MTP_OK)
+        status = write_member(r, k, t, options, base, count_bytes, &bytes);
+    name_member(&r->list[k].row, name);
+    if (status == MTP_OK && tar_head(to, name, bytes, base / 1000000000))
+        status = write_member(r, k, t, options, base, mtp_file_sink, to);
+    if (status == MTP_OK)
+        tar_pad(to, bytes);
+    mtp_trace_destroy(t);
+    return status;
+}
+
+static mtp_status merge_tar(const mtp_ranks *r, const mtp_export_options *options, mtp_file *to)
+{
+    text manifest = {0};
+    int64_t base = base_of(r);
+    mtp_export_options each = *options;
+    each.progress = NULL;
+    mtp_status status = make_manifest(r, &manifest);
+    if (status == MTP_OK && tar_head(to, "perfetto_manifest.json", manifest.length, base / 1000000000) &&
+        mtp_file_sink(to, manifest.bytes, manifest.length))
+        tar_pad(to, manifest.length);
+    mtp__free(manifest.bytes);
+    for (uint32_t k = 0; k < r->used && status == MTP_OK && !mtp__file_failed(to); k++) {
+        status = add_member(r, k, &each, base, to);
+        if (options->progress != NULL)
+            options->progress(options->user, k + 1, r->used);
+    }
+    if (status == MTP_OK)
+        pad(to, 0, 2 * TAR_BLOCK); /* the end */
+    return status;
+}
+
 mtp_status mtp_merge(const mtp_ranks *r, const char *path, const mtp_export_options *options)
 {
     if (r == NULL || path == NULL)
@@ -369,19 +509,19 @@ mtp_status mtp_merge(const mtp_ranks *r, const char *path, const mtp_export_opti
     mtp_status status = MTP__ABI_READ(&known, options, mtp_export_options, user);
     if (status != MTP_OK)
         return status;
-    bool packs = mtp__path_ends(path, ".mtp");
-    if (!packs && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
-        return MTP_FAIL(MTP_E_ARG, "%s: the suffix must be .mtp, .json or .json.gz", path);
+    bool packs = mtp__path_ends(path, ".mtp"), tars = mtp__path_ends(path, ".tar");
+    if (!packs && !tars && !mtp__path_ends(path, ".json") && !mtp__path_ends(path, ".json.gz"))
+        return MTP_FAIL(MTP_E_ARG, "%s: the suffix must be .mtp, .json, .json.gz or .tar", path);
     struct stat out, in;
     bool exists = stat(path, &out) == 0;
     for (uint32_t k = 0; k < r->count && exists; k++)
         if (stat(r->list[k].row.file, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
             return MTP_FAIL(MTP_E_ARG, "%s is one of the files that are merged", path);
     mtp_file *to;
-    status = mtp_file_create(path, packs ? MTP_FILE_PLAIN : known.compression, &to);
+    status = mtp_file_create(path, packs || tars ? MTP_FILE_PLAIN : known.compression, &to);
     if (status != MTP_OK)
         return status;
-    status = packs ? merge_archive(r, to) : merge_json(r, &known, path, to);
+    status = packs ? merge_archive(r, to) : tars ? merge_tar(r, &known, to) : merge_json(r, &known, path, to);
     if (mtp__file_failed(to) || status == MTP_OK)
         return mtp_file_commit(to);
     mtp_file_abandon(to);

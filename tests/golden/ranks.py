@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 MTPROF, MAKE, REAL = sys.argv[1:4]
@@ -301,6 +302,32 @@ def without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks():
     assert "Who waits for whom cannot be said" in text and "Nothing stands out" not in text and "enqueue" in text, text
 
 
+def perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank():
+    tar, whole = os.path.join(folder, "job.tar"), os.path.join(folder, "whole.json")
+    run("merge", made, "-o", tar)
+    run("merge", made, "-o", whole)
+    unpacked = os.path.join(folder, "unpacked")
+    with tarfile.open(tar) as t:
+        names = t.getnames()
+        t.extractall(unpacked)
+    assert names == ["perfetto_manifest.json"] + [f"rank{r}.json" for r in range(RANKS)], names
+    manifest = load(os.path.join(unpacked, names[0]))["perfetto_manifest"]
+    assert manifest["version"] == 1 and [f["path"] for f in manifest["files"]] == names[1:], manifest
+    assert len({f["machine"]["name"] for f in manifest["files"]}) == RANKS and all(f["clocks"] == {"offset_ns": 0} for f in manifest["files"])
+
+    def spans(trace):
+        return sorted((e["ts"], e["dur"], e["name"]) for e in trace["traceEvents"] if e["ph"] == "X")
+
+    together = load(whole)
+    parts = [load(os.path.join(unpacked, name)) for name in names[1:]]
+    assert sorted(s for p in parts for s in spans(p)) == spans(together)
+    for r, part in enumerate(parts):
+        assert part["distributedInfo"]["rank"] == r and part["distributedInfo"]["ranks"] == [r] and len(part["mtprof.clocks"]) == 1
+        assert part["baseTimeNanoseconds"] == together["baseTimeNanoseconds"]
+        run("check", os.path.join(unpacked, f"rank{r}.json"))
+    assert os.path.getsize(tar) % 512 == 0 and open(tar, "rb").read()[-1024:] == bytes(1024)
+
+
 def findings_of_one_rank_tell_of_communication_once():
     found = json.loads(run("explain", "--json", os.path.join(REAL, "nccl0.json.gz")).stdout)["findings"]
     assert found[0]["id"] == "exposed-communication" and "mtprof ranks" in json.dumps(found[0]), found[0]
@@ -313,7 +340,7 @@ TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the
          a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten, texts_are_unescaped_and_harmless,
          one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
          real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
-         findings_of_one_rank_tell_of_communication_once]
+         findings_of_one_rank_tell_of_communication_once, perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank]
 
 with tempfile.TemporaryDirectory() as folder:
     made, job = os.path.join(folder, "made"), os.path.join(folder, "job.mtp")
