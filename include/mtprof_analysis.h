@@ -681,16 +681,20 @@ MTP_API mtp_status mtp_trace_show(const mtp_trace *trace, const char *what, cons
 /* One HTML file for people: where the time goes, a timeline, operators, flame graph, modules, memory; of two traces
  * also what changed from the first to the second. It holds all data and loads nothing: it opens from a mail, offline.
  * Of a trace with more than max_spans spans the shortest are left out; the page says so. */
+struct mtp_ranks; /* mtprof_ranks.h */
 typedef struct mtp_report_options {
     size_t size;              /* sizeof(mtp_report_options) */
     const char *const *names; /* one for each trace, such as its file; NULL: from the traces */
     uint64_t max_spans;       /* of one trace; default 0: 6 million */
     const char *only;         /* "memory": that page alone; default NULL: all */
     const char *device;       /* whose memory is shown first; default NULL: the one with the most traffic */
+    /* The ranks of the job that the traces are of: a page that compares all ranks comes first; default NULL: none.
+     * A typical rank and one that stands out are a good choice of traces. */
+    const struct mtp_ranks *ranks;
 } mtp_report_options;
 #define MTP_REPORT_OPTIONS_INIT                                                                              \
     {                                                                                                        \
-        sizeof(mtp_report_options), NULL, 0, NULL, NULL                                                      \
+        sizeof(mtp_report_options), NULL, 0, NULL, NULL, NULL                                                \
     }
 /* One trace, or two to compare; else MTP_E_ARG. */
 MTP_API mtp_status mtp_report_write(const mtp_trace *const *traces, size_t count,

@@ -85,6 +85,7 @@ mtp_trace *cli_open(const char *path, int *code);
 mtp_trace *cli_open_counted(const char *path, int *code); /* without its events */
 bool cli_choose_rank(const char *text); /* --rank: of several in a file; NULL: none. false: not a number */
 bool cli_has_chosen_rank(void);
+int64_t cli_chosen_rank(void); /* -1: none */
 /* For verbs that take all ranks of a file, one after the other: its ranks, to be freed; count 0: it is not of several, or
  * --rank was given. cli_open() then opens the one that cli_use_rank() names; -1: none in particular. */
 int64_t *cli_ranks_of(const char *path, size_t *count);

@@ -19,6 +19,11 @@ bool cli_has_chosen_rank(void)
     return rank >= 0;
 }
 
+int64_t cli_chosen_rank(void)
+{
+    return rank;
+}
+
 void cli_use_rank(int64_t number)
 {
     rank = number;

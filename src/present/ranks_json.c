@@ -3,6 +3,7 @@
 #include "analyze/ranks/ranks.h"
 #include "base/error.h"
 #include "base/json_out.h"
+#include "present/ranks_json.h"
 
 static void put_us(mtp__out *o, const char *key, int64_t ns)
 {
@@ -93,7 +94,7 @@ static void put_steps(mtp__out *o, const mtp_ranks *r, size_t index)
     MTP__OUT(o, "]");
 }
 
-static void put_rank(mtp__out *o, const mtp_ranks *r, size_t index)
+static void put_rank(mtp__out *o, const mtp_ranks *r, size_t index, bool steps)
 {
     const mtp_rank_row *row = mtp_ranks_row(r, index);
     put_number(o, "{\"rank\": ", row->rank);
@@ -116,7 +117,8 @@ static void put_rank(mtp__out *o, const mtp_ranks *r, size_t index)
     MTP__OUT(o, ", \"per_step\": {");
     put_times(o, &row->mean);
     MTP__OUT(o, "}");
-    put_steps(o, r, index);
+    if (steps)
+        put_steps(o, r, index);
     MTP__OUT(o, "}");
 }
 
@@ -134,7 +136,7 @@ static void put_finding(mtp__out *o, const mtp_rank_finding *f)
     MTP__OUT(o, "}");
 }
 
-static void put_all(mtp__out *o, const mtp_ranks *r)
+void mtp__ranks_put(mtp__out *o, const mtp_ranks *r, bool steps)
 {
     const mtp_rank_row *row;
     const char *note;
@@ -149,7 +151,7 @@ static void put_all(mtp__out *o, const mtp_ranks *r)
     MTP__OUT(o, "],\n\"ranks\": [");
     for (size_t i = 0; (row = mtp_ranks_row(r, i)) != NULL && *row->problem == 0; i++) {
         mtp__out_text(o, i > 0 ? ",\n " : "\n ");
-        put_rank(o, r, i);
+        put_rank(o, r, i, steps);
     }
     MTP__OUT(o, "],\n\"left_out\": [");
     bool any = false;
@@ -170,6 +172,6 @@ mtp_status mtp_ranks_json(const mtp_ranks *ranks, mtp_sink *sink, void *user)
     mtp_status status = mtp__out_begin(&o, ranks, "ranks", sink, user);
     if (status != MTP_OK)
         return status;
-    put_all(&o, ranks);
+    mtp__ranks_put(&o, ranks, true);
     return mtp__out_finish(&o);
 }

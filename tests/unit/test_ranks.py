@@ -103,6 +103,11 @@ def try_all_ranks_in_one_run():
         check("so_are_those_of_its_folder_of_processes", ranks_in("job.mtp.workers/", cwd=folder) == found, ranks_in("job.mtp.workers/", cwd=folder))
         done = shown("info", "job.mtp", cwd=folder)
         check("info_lists_them", "ranks             0, 2, 10 (" in done.stdout, said(done))
+        done = shown("report", "job.mtp", cwd=folder)
+        page = (folder / "job.html").read_text() if done.returncode == 0 else ""
+        check("its_report_compares_them", "3 ranks are compared; the other pages are of rank 0" in done.stdout and 'id="ranks-0"' in page, said(done))
+        done = shown("report", "--process", "main", "job.mtp", "-o", "main.html", cwd=folder)
+        check("but_not_that_of_one_process", done.returncode == 0 and 'id="ranks-0"' not in (folder / "main.html").read_text(), said(done))
         done = shown("info", "--rank", "2", "job.mtp", cwd=folder)
         check("a_rank_has_all_of_its_processes", "recordings        2" in done.stdout and spans_of(2, "job.mtp", folder) == [str(found[1][1])],
               said(done))

@@ -168,6 +168,7 @@ mtp_status mtp__report_head(const mtp__plan *p, mtp__blob *b, const char *name,
              options->only != NULL ? strlen(options->only) : 0);
     put_text(&o, ", \"device\": ", options->device != NULL ? options->device : "",
              options->device != NULL ? strlen(options->device) : 0);
+    mtp__out_text(&o, options->ranks != NULL && options->only == NULL ? ", \"ranks\": true" : "");
     put_facts(&o, p->t, &info);
     put_number(&o, ", \"shown\": ", p->count);
     put_number(&o, ", \"left_out\": ", p->left_out);

@@ -136,6 +136,15 @@ static mtp_status put_head(report *r, unsigned trace)
                : mtp__blob_end(&r->blob, mtp__report_head(&r->plan, &r->blob, name, &r->options));
 }
 
+/* The page that comes first, if there are ranks. */
+static mtp_status put_ranks(report *r)
+{
+    if (r->options.ranks == NULL || r->options.only != NULL)
+        return MTP_OK;
+    mtp_status status = mtp__blob_begin(&r->blob, &r->out, "ranks", 0);
+    return status != MTP_OK ? status : mtp__blob_end(&r->blob, mtp__report_ranks(r->options.ranks, &r->blob));
+}
+
 /* What is shown first comes first. */
 static mtp_status put_trace(report *r, const mtp_trace *trace, unsigned number)
 {
@@ -155,6 +164,8 @@ static mtp_status put_trace(report *r, const mtp_trace *trace, unsigned number)
         status = put_head(r, number);
     if (number == 0)
         mtp__out_text(&r->out, mtp__page_script);
+    if (number == 0 && status == MTP_OK)
+        status = put_ranks(r);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == MTP_OK; i++)
         if (r->options.only == NULL || strcmp(r->options.only, parts[i].id) == 0)
             status = put_part(r, parts[i].id, number, parts[i].write);

@@ -8,6 +8,7 @@
  *     flame.c      calls merged by their callers: the flame graph
  *     head.c       what the page shows first: rows, steps, metadata
  *     memory.c     memory over time
+ *     ranks_page.c the ranks of a job, compared
  *     points.c     the same for a timeline that somebody else computed
  *     page/        the page itself: HTML, CSS and JavaScript, embedded at build time by tools/embed_page
  *
@@ -100,6 +101,7 @@ mtp_status mtp__report_memory(const mtp__plan *p, mtp__blob *b);
 void mtp__report_categories(
     mtp__out *o); /* the beginning of what mtp__report_memory writes, up to the devices */
 mtp_status mtp__report_counters(const mtp__plan *p, mtp__blob *b);
+mtp_status mtp__report_ranks(const mtp_ranks *ranks, mtp__blob *b);
 
 /* The page, by tools/embed_page: up to the first blob, the scripts behind it, the end. */
 extern const char mtp__page_top[], mtp__page_script[], mtp__page_end[];

@@ -10,6 +10,7 @@ async function comparePage(traces, root, { diff, words }) {
     el("div", { className: "cards" }, diff.steps_before > 0 && diff.steps_after > 0 && card(change(diff.step_change), "time of a step: " + microseconds(diff.step_before) + " to " + microseconds(diff.step_after), diff.step_verdict),
       card(grouped(diff.slower), "slower", diff.slower ? "slower" : ""), card(grouped(diff.faster), "faster", diff.faster ? "faster" : ""), card(grouped(diff.new), "new"), card(grouped(diff.gone), "gone"), card(grouped(diff.same), "same"),
       diff.has_drift && card(change(diff.drift), "shared by all rows, and taken out: the machine")));
+  const [first, second] = traces[0].head.ranks ? [", typical", "straggler"] : [" before", "after"];
   const hasSteps = diff.steps_before > 0 && diff.steps_after > 0, work = hasSteps ? 1 : workOf(diff.rows);
   if (words) root.append(el("h2", {}, "In words"), el("div", { className: "words" }, words));
   const weight = (row) => Math.abs(row.step_time_after - row.step_time_before);
@@ -26,8 +27,8 @@ async function comparePage(traces, root, { diff, words }) {
   };
   fill();
   root.append(el("div", { className: "tools", style: { marginTop: "14px" } }, toggle), el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
-    [["Name", "name"], ["Verdict"], ["A call before"], ["after"], ["Change"], ["Between"], ["Calls before"], ["after"], [hasSteps ? "Own time per step" : "Own time"]].map(([text, name]) => el("th", { className: name }, text)))), body)),
-    Math.abs(work - 1) > .005 && el("p", { className: "note" }, "Without steps, the calls tell how much each trace did: the second did " + work.toFixed(2) + " times the work of the first, and its own times are scaled to as much."));
+    [["Name", "name"], ["Verdict"], ["A call" + first], [second], ["Change"], ["Between"], ["Calls" + first], [second], [hasSteps ? "Own time per step" : "Own time"]].map(([text, name]) => el("th", { className: name }, text)))), body)),
+    Math.abs(work - 1) > .005 ? el("p", { className: "note" }, "Without steps, the calls tell how much each trace did: the second did " + work.toFixed(2) + " times the work of the first, and its own times are scaled to as much.") : "");
 }
 
 /** The second trace's work as a multiple of the first's, which its calls are scaled by. */

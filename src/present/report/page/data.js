@@ -85,6 +85,7 @@ class Trace {
   findings() { return this.json("findings"); }
   operators() { return this.json("operators"); }
   labels() { return this.part("labels", async () => makeLabels(asJson(await readBlob("labels", this.number)))); }
+  ranks() { return this.part("ranks", async () => makeRanks(await readBlob("ranks", this.number))); }
   counters() { return this.json("counters"); }
   levels() { return this.part("levels", async () => makeLevels(this.head, readColumns(await readBlob("levels", this.number)))); }
   spans() { return this.part("spans", async () => makeSpans(this.head, byName(readColumns(await readBlob("spans", this.number))))); }

@@ -4,6 +4,7 @@ const traces = [], pages = new Map();
 let current = null, shownTrace = 0;
 
 const PAGES = [
+  ["ranks", "Ranks", async (trace, root) => { const ranks = await traces[0].ranks(); return new Ranks(root, ranks, shownRanks(ranks)); }],
   ["overview", "Overview", async (trace, root) => { await overviewPage(trace, root); }],
   ["timeline", "Timeline", async (trace, root) => new Timeline(trace, root), true],
   ["operators", "Operators", async (trace, root) => new Operators(trace, root, await trace.operators())],
@@ -14,10 +15,13 @@ const PAGES = [
   ["about", "About", async (trace, root) => { aboutPage(trace, root); }],
 ];
 
+/** What the two traces of a report are to each other. */
+const traceRoles = () => traces[0].head.ranks ? ["typical", "straggler"] : ["before", "after"];
+
 /** Which of them this report has: all, or one alone. */
 function availablePages() {
-  const { only } = traces[0].head;
-  return PAGES.filter(([key]) => only ? key === only : key !== "compare" || traces.length > 1);
+  const { only, ranks } = traces[0].head;
+  return PAGES.filter(([key]) => only ? key === only : key === "ranks" ? ranks : key !== "compare" || traces.length > 1);
 }
 
 /** The page and what to show on it. Whatever the address says, even cut or mistyped, must not keep the report from opening. */
@@ -94,6 +98,7 @@ function showHelp() {
   const dialog = $("#help"), row = (keys, text) => [el("dt", {}, keys.map((key) => [el("kbd", {}, key), " "])), el("dd", {}, text)];
   dialog.replaceChildren(el("h2", {}, "Keys"), el("dl", {},
     row(["1", "2", "\u2026"], "the pages, in the order of the tabs"), row(["/"], "search, or filter"), row(["n", "N"], "next and previous match"), row(["Esc"], "clear the selection"), row(["?"], "this help")),
+    ...(traces[0].head.ranks ? [el("h2", {}, "Ranks"), el("dl", {}, row(["\u2190", "\u2192", "\u2191", "\u2193"], "in a chart, once it has the focus (Tab): another rank, another step"), row(["Enter"], "select that rank and step"), row(["Esc"], "the mean of all steps"))] : []),
     el("h2", {}, "Timeline"), el("dl", {},
       row(["w", "s"], "zoom in, zoom out; also Ctrl and the wheel"), row(["a", "d"], "move left, move right; also drag, or Shift and the wheel"), row(["\u2190", "\u2192"], "the span before, the span after"), row(["\u2191", "\u2193"], "what called it, what it called first"),
       row(["f"], "zoom to the selected span; also double-click"), row(["0"], "the whole trace"), row(["Shift", "drag"], "select a range and sum it; also drag along the time axis"), row(["click"], "on a thread's name: close or open it")),
@@ -151,7 +156,7 @@ async function start() {
   document.title = traces.map((trace) => trace.head.name.split("/").pop()).join(" and ") + " \u2013 mtprof";
   const [page, state] = readHash();
   $("#which").append(traces.length > 1
-    ? el("select", { "aria-label": "Trace", onchange: (event) => { shownTrace = event.target.selectedIndex; openPage(current); } }, traces.map((trace, i) => el("option", { selected: i === shownTrace }, (i ? "after: " : "before: ") + trace.head.name.split("/").pop())))
+    ? el("select", { "aria-label": "Trace", onchange: (event) => { shownTrace = event.target.selectedIndex; openPage(current); } }, traces.map((trace, i) => el("option", { selected: i === shownTrace }, traceRoles()[i] + ": " + trace.head.name.split("/").pop())))
     : el("span", { title: first.head.name }, first.head.name.split("/").pop()));
   $("#tabs").append(...availablePages().map(([key, text]) => el("button", { role: "tab", "data-page": key, "aria-selected": "false", onclick: () => openPage(key) }, text)));
   $("#loading").remove();
@@ -165,7 +170,7 @@ async function start() {
   addEventListener("popstate", () => { const [name, now] = readHash(); openPage(name, now, { remember: false }); });
   listenKeys();
   listenPrint();
-  await openPage(page || (traces.length > 1 ? "compare" : "overview"), state, { remember: false });
+  await openPage(page || (first.head.ranks ? "ranks" : traces.length > 1 ? "compare" : "overview"), state, { remember: false });
   document.documentElement.dataset.ready = "1";
 }
 
