@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,10 @@ def try_all_ranks_in_one_run():
             done = shown("export", "--parquet", f"lake_{path}", "--job", "j", path, cwd=folder)
             made = sorted(p.name for p in (folder / f"lake_{path}" / "spans" / "job=j").glob("*"))
             check(f"tables_of_{path}_have_each_rank", done.returncode == 0 and made == ["rank=0", "rank=10", "rank=2"], f"{made} {said(done)}")
+        orphans = folder / "orphans"
+        shutil.copytree(folder / "job.mtp.workers", orphans / "killed.mtp.workers")
+        shutil.copy(folder / "job.mtp", orphans / "killed.mtp.workers" / "1-1.mtp")
+        check("those_of_a_killed_run_are_found_in_a_folder", ranks_in("orphans", cwd=folder) == found, ranks_in("orphans", cwd=folder))
         one = shown("digest", "--json", "--by", "rank", "--rank", "2", "job.mtp", cwd=folder)
         check("or_the_one_that_is_asked_for", [int(e["rank"]) for e in json.loads(one.stdout)["entries"]] == [2], said(one)[:2000])
         done = subprocess.run([MTPROF, "run", "-o", "plain.mtp", "--", PROGRAM, "start", "spawn"], cwd=folder, env=kept, capture_output=True, text=True,

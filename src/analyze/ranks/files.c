@@ -14,8 +14,6 @@
 #include "base/os.h"
 #include "base/plain.h"
 
-static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth);
-
 static bool ends(const char *name, const char *with)
 {
     size_t a = strlen(name), b = strlen(with);
@@ -120,7 +118,7 @@ static bool is_orphaned(const char *path, const struct stat *st)
     return stat(of, &out) != 0;
 }
 
-static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, uint32_t depth)
+static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir)
 {
     mtp_status status = MTP_OK;
     size_t length = strlen(folder);
@@ -133,13 +131,13 @@ static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, uint32_t d
             continue;
         if (is_trace(e->d_name) && S_ISREG(st.st_mode))
             status = is_job(path) ? MTP_OK : add_recording(r, path);
-        else if (depth == 0 && is_orphaned(path, &st))
-            status = add_folder(r, path, depth + 1);
+        else if (is_orphaned(path, &st))
+            status = add_recording(r, path);
     }
     return status;
 }
 
-static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth)
+static mtp_status add_folder(mtp_ranks *r, const char *folder)
 {
     MTP__UNCANCELLED;
     uint32_t first = r->count;
@@ -150,9 +148,9 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder, uint32_t depth)
         mtp__close(fd);
         return status;
     }
-    mtp_status status = add_all(r, folder, dir, depth);
+    mtp_status status = add_all(r, folder, dir);
     closedir(dir);
-    if (status == MTP_OK && r->count == first && depth == 0)
+    if (status == MTP_OK && r->count == first)
         status = MTP_FAIL(MTP_E_FORMAT, "%s: this folder has no traces (.mtp, .json, .json.gz, .json.zst)",
                           folder);
     if (r->count - first > 1)
@@ -186,6 +184,6 @@ mtp_status mtp__ranks_files(mtp_ranks *r, const char *path)
     if (stat(path, &st) != 0)
         return MTP_FAIL(MTP_E_IO, "%s: %s", path, mtp__reason(errno));
     if (S_ISDIR(st.st_mode))
-        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path, 0);
+        return is_of_workers(path, recording) ? add_recording(r, recording) : add_folder(r, path);
     return is_job(path) ? add_job(r, path) : add_recording(r, path);
 }
