@@ -163,7 +163,11 @@ function drawRankBars(canvas, ranks, view) {
   }
   drawTimesBelow(context, plot, top);
   drawRankNames(context, plot, ranks.numbers, view);
-  if (view.rank >= 0 && tall >= 6) outline(context, [plot.x, plot.y + Math.floor(view.rank / per) * tall, plot.width, tall], theme().accent);
+  if (view.rank >= 0 && tall >= 6) {
+    const y = plot.y + Math.floor(view.rank / per) * tall;
+    if (tall >= 14) outline(context, [plot.x, y, plot.width, tall], theme().accent);
+    else for (const edge of [y - .5, y + tall - .5]) context.fillStyle = theme().accent, context.fillRect(plot.x - 4, edge, plot.width + 4, 1.5);
+  }
   return { hit: (x, y) => { const row = Math.floor((y - plot.y) / tall); return row >= 0 && row < rows && x >= 0 ? Math.min(count - 1, row * per) : -1; }, box: (rank) => [plot.x, plot.y + Math.floor(rank / per) * tall, plot.width, tall] };
 }
 
