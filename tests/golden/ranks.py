@@ -279,6 +279,8 @@ def real_nccl_ranks_show_the_straggler():
     assert [r["rank"] for r in found["ranks"]] == [0, 1, 2, 3]
     straggler = found["findings"][0]
     assert (straggler["id"], straggler["rank"], straggler["since_step"]) == ("straggler", 2, 4), straggler
+    since = [step["wall_us"] for r in found["ranks"] for step in r["steps"] if step["step"] >= 4]
+    assert abs(straggler["share"] - straggler["per_step_us"] / (sum(since) / len(since))) < 1e-6, straggler  # not of the steps before
     assert "gemm" in straggler["op"] or "softmax" in straggler["op"].lower(), straggler
     for r in found["ranks"]:
         assert abs(r["clock"]["offset_ns"]) <= r["clock"]["error_ns"] and 0.1 < r["overlap"] < 0.2, r

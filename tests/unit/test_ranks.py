@@ -99,6 +99,7 @@ def try_all_ranks_in_one_run():
         done = subprocess.run([MTPROF, "run", "-o", "job.mtp", "--", "sh", "-c", launch], cwd=folder, env=kept, capture_output=True, text=True,
                               timeout=120)
         check("mtprof_run_points_to_mtprof_ranks", done.returncode == 0 and "mtprof ranks job.mtp" in done.stderr.replace("'", ""), said(done))
+        check("its_report_compares_the_ranks", 'id="ranks-0"' in (folder / "job.html").read_text(), said(done))
         found = ranks_in("job.mtp", cwd=folder)
         check("ranks_of_one_run_are_told_apart", [r for r, _ in found] == [0, 2, 10] and len({n for _, n in found}) == 1, found)
         check("so_are_those_of_its_folder_of_processes", ranks_in("job.mtp.workers/", cwd=folder) == found, ranks_in("job.mtp.workers/", cwd=folder))

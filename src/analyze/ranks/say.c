@@ -182,15 +182,29 @@ static bool find_late(const mtp_ranks *r, late *l)
     return true;
 }
 
+/* A step from that one on, on average: since there is a straggler, steps are longer. */
+static double step_since(const mtp_ranks *r, uint32_t from)
+{
+    double sum = 0;
+    uint64_t count = 0;
+    for (uint32_t k = 0; k < r->used; k++)
+        for (uint32_t i = 0; i < r->list[k].step_count && !r->list[k].stepless; i++)
+            if (r->list[k].compared[i] != MTP__NO_STEP && r->list[k].compared[i] >= from) {
+                sum += (double)r->list[k].steps[i].times.wall_ns;
+                count++;
+            }
+    return count > 0 && sum > 0 ? sum / (double)count : r->step_ns;
+}
+
 /* " for 3.00 ms of each step of 20.1 ms (15%)" */
-static void say_cost(mtp__words *w, const mtp_ranks *r, double ns, bool steps)
+static void say_cost(mtp__words *w, double ns, double whole, bool steps)
 {
     mtp__say(w, " for ");
     mtp__say_time(w, ns);
     mtp__say(w, steps ? " of each step of " : " of ");
-    mtp__say_time(w, r->step_ns);
+    mtp__say_time(w, whole);
     mtp__say(w, " (");
-    mtp__say_share(w, ns / r->step_ns);
+    mtp__say_share(w, ns / whole);
     mtp__say(w, ")");
 }
 
@@ -276,7 +290,8 @@ static bool say_straggler(mtp_ranks *r, const late *l, const mtp__why *y)
     if (l->from > 0)
         mtp__say(&title, " since step %lld", (long long)r->numbers[l->from]);
     mtp__say(&title, ": others wait");
-    say_cost(&title, r, cost, steps);
+    double whole = step_since(r, l->from);
+    say_cost(&title, cost, whole, steps);
     mtp__say(&text, "%sank %lld enters communication ", together > 1 ? "The latest, r" : "R",
              (long long)row->rank);
     mtp__say_time(&text, l->each);
@@ -292,7 +307,7 @@ static bool say_straggler(mtp_ranks *r, const late *l, const mtp__why *y)
                                   .rank = row->rank,
                                   .since_step = l->from > 0 ? r->numbers[l->from] : -1,
                                   .per_step_ns = (int64_t)cost,
-                                  .share = cost / r->step_ns,
+                                  .share = cost / whole,
                                   .op = y->name != 0 ? mtp__ranks_text(r, y->name) : "",
                                   .op_ns = (int64_t)(y->own - y->usual)},
                &title, &text);
@@ -309,7 +324,7 @@ static bool say_turns(mtp_ranks *r, double waiting)
         one = r->list[k].row.last > 0 ? &r->list[k].row : one;
     }
     mtp__say(&title, "Ranks wait for each other");
-    say_cost(&title, r, waiting, r->numbers[0] >= 0);
+    say_cost(&title, waiting, r->step_ns, r->numbers[0] >= 0);
     if (ranks == 1)
         mtp__say(
             &text,

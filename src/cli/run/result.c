@@ -222,6 +222,21 @@ static bool is_trace(const char *path)
     return cli_ends(plain, ".mtp") || cli_ends(plain, ".json");
 }
 
+static bool count_rank(void *user, int64_t rank)
+{
+    (void)rank;
+    ++*(size_t *)user;
+    return true;
+}
+
+/* That it is of; 0: of fewer than two. */
+static size_t count_ranks(const char *out)
+{
+    size_t count = 0;
+    mtp_recording_ranks(out, count_rank, &count);
+    return count;
+}
+
 /* A command to be pasted. */
 static void tell_command(const char *before, const char *out, const char *after)
 {
@@ -235,13 +250,6 @@ static void tell_report(const char *report)
     struct stat st;
     if (report[0] != 0 && stat(report, &st) == 0)
         fprintf(stderr, "report   %s (%.1f MB; opens in a browser)\n", report, (double)st.st_size / 1e6);
-}
-
-static bool count_rank(void *user, int64_t rank)
-{
-    (void)rank;
-    ++*(size_t *)user;
-    return true;
 }
 
 static void tell_files(const run_options *o, const run_place *place, const found *f, bool of_python,
@@ -280,7 +288,7 @@ static void tell_files(const run_options *o, const run_place *place, const found
         tell_command("memory", out, "   # over time, and what was alive at the peak");
     }
     if (others > 0)
-        mtp_recording_ranks(out, count_rank, &ranks);
+        ranks = count_ranks(out);
     if (ranks > 0) {
         fputs("         ", stderr);
         tell_command("ranks", out, "   # which rank is late, and why");
@@ -327,6 +335,9 @@ static void write_report(const run_options *o, const run_place *place, const mtp
         return;
     cli_report_name(place->shown, report, PATH_MAX);
     options.names = &place->shown;
+    mtp_ranks *ranks = NULL;
+    if (count_ranks(place->shown) > 0 && mtp_ranks_create(&place->shown, 1, NULL, &ranks) == MTP_OK)
+        options.ranks = ranks;
     if (!cli_report_may_replace(report)) {
         cli_note("%s is there, and is no report: 'mtprof report' can write another", report);
         report[0] = 0;
@@ -334,6 +345,7 @@ static void write_report(const run_options *o, const run_place *place, const mtp
         cli_note("no report: %s", mtp_last_error());
         report[0] = 0;
     }
+    mtp_ranks_destroy(ranks);
 }
 
 static void delete_spools(const found *f)
