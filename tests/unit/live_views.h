@@ -78,6 +78,10 @@ static inline void assert_near_averages(const mtp_live *live, const char *path, 
     mtp_trace *trace;
     mtp_averages *rows;
     size_t shown = 0;
+    if (test_in_qemu()) {
+        fprintf(stderr, "left out: rows compared with averages: " QEMU_TICKS "\n");
+        return;
+    }
     assert_ok(mtp_trace_open(path, NULL, &trace));
     assert_ok(mtp_averages_create(trace, NULL, &rows));
     for (size_t i = 0; i < mtp_live_row_count(live); i++) {
