@@ -27,5 +27,6 @@ static inline bool test_in_qemu(void)
 #define QEMU_CLOCK                                                                                           \
     "qemu's counter advances by whole microseconds: a block is tagged, freed and reused in one tick"
 #define QEMU_TICKS                                                                                           \
-    "qemu's counter advances by whole microseconds: calls without length nest in each other, by torch's rules"
+    "qemu's counter advances by whole microseconds: calls without length nest in each other, by torch's "    \
+    "rules"
 #endif
