@@ -2,7 +2,7 @@
 """mtprof ranks and mtprof merge on jobs whose clocks and stragglers are known: made ones (bench/make_ranks.py), and four
 real gloo ranks of PyTorch 2.13, recorded on one machine, whose clocks are shifted here. Four real NCCL ranks of PyTorch
 2.11 that shared an H200: DistributedDataParallel, from step 4 on rank 2 multiplies and softmaxes 30 more matrices; of the
-host's events, those that have nothing to do with communication were left out.
+host's events, only launches and communication were kept.
 
 usage: ranks.py MTPROF MAKE_RANKS FOLDER_OF_REAL_RANKS
 """
