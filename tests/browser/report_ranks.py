@@ -134,8 +134,9 @@ def leads(browser, address):
     page.wait("location.hash.startsWith('#ranks') || location.hash === ''")
     page.run("[...document.querySelectorAll('.leads button')].find((one) => one.textContent.startsWith('Compared with')).click()")
     page.wait("location.hash.startsWith('#compare')")
-    page.wait("document.querySelector('#page-compare table tr') !== null")
-    told = page.run("document.querySelector('#page-compare').textContent")
+    shown = "[...document.querySelectorAll('main section')].find((one) => one.offsetParent)"
+    page.wait(f"{shown}?.textContent.includes('Calls, typical')")
+    told = page.run(f"{shown}.textContent")
     check("and what it does differently", "rank 2 (nccl2.json.gz)" in told and "softmax_warp_forward (on the device) is new" in told and "Calls, typical" in told and not told.endswith("false"), told)
     check("no error on the way", page.troubles() == [], "\n".join(page.troubles()))
     page.close()
