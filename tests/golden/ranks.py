@@ -315,7 +315,10 @@ def perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank():
     assert names == ["perfetto_manifest.json"] + [f"rank{r}.json" for r in range(RANKS)], names
     manifest = load(os.path.join(unpacked, names[0]))["perfetto_manifest"]
     assert manifest["version"] == 1 and [f["path"] for f in manifest["files"]] == names[1:], manifest
-    assert len({f["machine"]["name"] for f in manifest["files"]}) == RANKS and all(f["clocks"] == {"offset_ns": 0} for f in manifest["files"])
+    assert len({f["machine"]["name"] for f in manifest["files"]}) == RANKS
+    # Perfetto rejects a manifest whose "clocks" name no file to be in step with.
+    assert "clocks" not in manifest["files"][0], manifest["files"][0]
+    assert all(f["clocks"] == {"sync_to": {"file": names[1]}, "offset_ns": 0} for f in manifest["files"][1:]), manifest["files"][1]
 
     def spans(trace):
         return sorted((e["ts"], e["dur"], e["name"]) for e in trace["traceEvents"] if e["ph"] == "X")
