@@ -130,6 +130,9 @@ def try_all_ranks_in_one_run():
             done = shown("export", "--parquet", f"lake_{path}", "--job", "j", path, cwd=folder)
             made = sorted(p.name for p in (folder / f"lake_{path}" / "spans" / "job=j").glob("*"))
             check(f"tables_of_{path}_have_each_rank", done.returncode == 0 and made == ["rank=0", "rank=10", "rank=2"], f"{made} {said(done)}")
+        for verb in ("ranks", "merge", "check", "recover", "top", "ps"):  # they read all of it
+            done = shown(verb, "--rank", "2", "job.mtp", *(["-o", "one.mtp"] if verb in ("merge", "recover") else []), cwd=folder)
+            check(f"{verb}_does_not_ignore_a_rank", done.returncode == 2 and "--rank" in done.stderr and not (folder / "one.mtp").exists(), said(done))
         orphans = folder / "orphans"
         shutil.copytree(folder / "job.mtp.workers", orphans / "killed.mtp.workers")
         shutil.copy(folder / "job.mtp", orphans / "killed.mtp.workers" / "1-1.mtp")
