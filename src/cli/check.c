@@ -10,7 +10,7 @@ static const char help[] =
     "definitions and the ledger. Remarks are good to know, but break no rule. Of a folder, or a spool\n"
     "with others in TRACE.workers/, each file is checked.\n\n"
     "      --json             the findings as JSON; of several files, a list with their names\n"
-    "  -o, --output FILE      write --json to FILE\n" CLI_COMMON_HELP "\n"
+    "  -o, --output FILE      write --json to FILE\n" CLI_MEMORY_HELP "\n"
     "Exit code: 0 clean (a recovered spool is, too), 1 rules are broken, 2 wrong usage, 3 bad input,\n"
     "5 not enough memory.\n\n"
     "  mtprof check trace.json.gz\n";

@@ -336,6 +336,31 @@ static bool take_options(int *argc, char **argv)
     return false;
 }
 
+/* Verbs that read all of a file do not silently ignore that a part of it was asked for. */
+static const char *refused_choice(const char *verb)
+{
+    static const char *const whole[] = {"ranks", "merge", "check", "recover", "ps"};
+    bool all = false;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        all |= strcmp(verb, whole[i]) == 0;
+    if (cli_has_chosen_rank() && (all || strcmp(verb, "top") == 0))
+        return "--rank";
+    return all && cli_chosen_process() != 0 ? "--process" : NULL;
+}
+
+static int run_verb(size_t i, int argc, char **argv)
+{
+    static char called[32]; /* the prefix of getopt's messages */
+    const char *refused = refused_choice(verbs[i].name);
+    snprintf(called, sizeof called, "mtprof %s", verbs[i].name);
+    verb_name = verbs[i].name;
+    if (refused != NULL)
+        return cli_fail(CLI_USAGE, "%s is not for this verb, which reads all: 'mtprof %s --help'", refused,
+                        verb_name);
+    argv[1] = called;
+    return verbs[i].run(argc - 1, argv + 1);
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_ALL, "C");                              /* programs read this output, too */
@@ -357,13 +382,8 @@ int main(int argc, char **argv)
         return ended(CLI_OK);
     }
     for (size_t i = 0; i < VERBS; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0) {
-            static char called[32]; /* the prefix of getopt's messages */
-            snprintf(called, sizeof called, "mtprof %s", verbs[i].name);
-            verb_name = verbs[i].name;
-            argv[1] = called;
-            return ended(verbs[i].run(argc - 1, argv + 1));
-        }
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return ended(run_verb(i, argc, argv));
     const char *meant = guess(argv[1]);
     if (meant != NULL)
         return cli_fail(CLI_USAGE, "'%s' is not a verb; did you mean '%s'? 'mtprof --help' lists them",

@@ -9,7 +9,7 @@ static const char help[] =
     "with checksums, and has a correct ledger. FILE is not changed. Recovering OUT again gives the same\n"
     "bytes. Losses are reported on standard error. Of a folder, or a spool with others in FILE.workers/,\n"
     "each file is recovered by itself.\n\n"
-    "  -o, --output OUT       the file to write\n" CLI_COMMON_HELP "\n"
+    "  -o, --output OUT       the file to write\n" CLI_MEMORY_HELP "\n"
     "Exit code: 0 success, 2 wrong usage, 3 FILE cannot be read or is still being recorded, 4 OUT cannot\n"
     "be written, 5 not enough memory.\n\n"
     "  mtprof recover run.mtp -o run.recovered.mtp\n";

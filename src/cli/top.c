@@ -19,7 +19,9 @@ static const char help[] =
     "  -r, --reverse          the smallest first\n"
     "  -l, --limit N          rows; -1: all. Default: as many as fit, 20 in plain text\n"
     "  -t, --threads          show threads and the scopes that they are in\n"
-    "      --python-functions also rows for Python functions\n" CLI_COMMON_HELP "\n"
+    "      --python-functions also rows for Python functions\n"
+    "      --process PID      only this process, if there are several; main: the main one\n" CLI_MEMORY_HELP
+    "\n"
     "On a terminal: q quits, s sorts, r reverses, w changes between the start and the last seconds, t\n"
     "shows threads, p pauses, ? shows all keys.\n\n"
     "  mtprof top run.mtp\n"

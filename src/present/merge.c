@@ -438,7 +438,10 @@ static mtp_status make_manifest(const mtp_ranks *r, text *manifest)
         name_member(row, name);
         put_text(&o, k > 0 ? ",\n {\"path\": " : "\n {\"path\": ", name);
         put_text(&o, ", \"machine\": {\"name\": ", machine.failed ? "" : machine.bytes);
-        MTP__OUT(&o, "}, \"clocks\": {\"offset_ns\": 0}}");
+        name_member(&r->list[0].row, name);
+        if (k > 0) /* as the first: a file without a clock of its own must name one */
+            put_text(&o, "}, \"clocks\": {\"sync_to\": {\"file\": ", name);
+        mtp__out_text(&o, k > 0 ? "}, \"offset_ns\": 0}}" : "}}");
         o.failed |= machine.failed;
         mtp__free(machine.bytes);
     }

@@ -304,6 +304,29 @@ def without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks():
     assert "Who waits for whom cannot be said" in text and "Nothing stands out" not in text and "enqueue" in text, text
 
 
+def nccls_calls_are_not_matched_with_kernels():
+    """Of some ranks the kernels, of others only what their hosts enqueued: nothing is said of who waited for the latter."""
+    mixed, some = os.path.join(folder, "mixed"), os.path.join(folder, "some")
+    os.mkdir(mixed)
+    os.mkdir(some)
+    for r in range(4):
+        t = load(os.path.join(REAL, f"nccl{r}.json.gz"))
+        if r % 2 == 0:
+            save(f"{some}/rank{r}.json", t)
+        else:
+            t["traceEvents"] = [e for e in t["traceEvents"] if e.get("cat") in ("cpu_op", "user_annotation")]
+        save(f"{mixed}/rank{r}.json", t)
+    found, kernels, text = ranks_of(mixed), ranks_of(some), run("ranks", mixed).stdout
+    of = {r["rank"]: r for r in found["ranks"]}
+    assert all(of[r]["only_started"] and of[r]["per_step"]["waiting_us"] == of[r]["per_step"]["late_us"] == 0 for r in (1, 3)), of[1]
+    for r in kernels["ranks"]:
+        one = of[r["rank"]]
+        assert one["matched"] == r["matched"] > 0 and one["per_step"]["waiting_us"] == r["per_step"]["waiting_us"], (one, r)
+    assert [(f["id"], f["rank"], f["op"], f["per_step_us"]) for f in found["findings"]] == \
+        [(f["id"], f["rank"], f["op"], f["per_step_us"]) for f in kernels["findings"]], (found["findings"], kernels["findings"])
+    assert "2 of 4 ranks have device work" in text and "2 traces have only the host's calls" in text and "on one rank only" not in text, text
+
+
 def perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank():
     tar, whole = os.path.join(folder, "job.tar"), os.path.join(folder, "whole.json")
     run("merge", made, "-o", tar)
@@ -315,7 +338,10 @@ def perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank():
     assert names == ["perfetto_manifest.json"] + [f"rank{r}.json" for r in range(RANKS)], names
     manifest = load(os.path.join(unpacked, names[0]))["perfetto_manifest"]
     assert manifest["version"] == 1 and [f["path"] for f in manifest["files"]] == names[1:], manifest
-    assert len({f["machine"]["name"] for f in manifest["files"]}) == RANKS and all(f["clocks"] == {"offset_ns": 0} for f in manifest["files"])
+    assert len({f["machine"]["name"] for f in manifest["files"]}) == RANKS
+    # Perfetto rejects a manifest whose "clocks" name no file to be in step with.
+    assert "clocks" not in manifest["files"][0], manifest["files"][0]
+    assert all(f["clocks"] == {"sync_to": {"file": names[1]}, "offset_ns": 0} for f in manifest["files"][1:]), manifest["files"][1]
 
     def spans(trace):
         return sorted((e["ts"], e["dur"], e["name"]) for e in trace["traceEvents"] if e["ph"] == "X")
@@ -342,6 +368,7 @@ TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the
          a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten, texts_are_unescaped_and_harmless,
          one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
          real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
+         nccls_calls_are_not_matched_with_kernels,
          findings_of_one_rank_tell_of_communication_once, perfettos_archive_has_a_manifest_and_a_timeline_for_each_rank]
 
 with tempfile.TemporaryDirectory() as folder:

@@ -24,6 +24,15 @@ static void work(int count)
         }
 }
 
+static int communicate(const char *argument)
+{
+    for (int i = atoi(argument); i > 0; i--)
+        MTP_SCOPE ("MPI_Allreduce") {
+            work(1);
+        }
+    return 0;
+}
+
 static void wait_for(pid_t pid)
 {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -236,6 +245,7 @@ int main(int argc, char **argv)
         return chdir("/") != 0 || (work(300000), 0);
     }
     return strcmp(mode, "fork") == 0         ? fork_some(argument)
+           : strcmp(mode, "calls") == 0      ? communicate(argument)
            : strcmp(mode, "start") == 0      ? start_another(argv[0], argument)
            : strcmp(mode, "close") == 0      ? close_all(argument)
            : strcmp(mode, "profile") == 0    ? profile_itself(argument)

@@ -130,6 +130,9 @@ def try_all_ranks_in_one_run():
             done = shown("export", "--parquet", f"lake_{path}", "--job", "j", path, cwd=folder)
             made = sorted(p.name for p in (folder / f"lake_{path}" / "spans" / "job=j").glob("*"))
             check(f"tables_of_{path}_have_each_rank", done.returncode == 0 and made == ["rank=0", "rank=10", "rank=2"], f"{made} {said(done)}")
+        for verb in ("ranks", "merge", "check", "recover", "top", "ps"):  # they read all of it
+            done = shown(verb, "--rank", "2", "job.mtp", *(["-o", "one.mtp"] if verb in ("merge", "recover") else []), cwd=folder)
+            check(f"{verb}_does_not_ignore_a_rank", done.returncode == 2 and "--rank" in done.stderr and not (folder / "one.mtp").exists(), said(done))
         orphans = folder / "orphans"
         shutil.copytree(folder / "job.mtp.workers", orphans / "killed.mtp.workers")
         shutil.copy(folder / "job.mtp", orphans / "killed.mtp.workers" / "1-1.mtp")
@@ -139,6 +142,23 @@ def try_all_ranks_in_one_run():
         done = subprocess.run([MTPROF, "run", "-o", "plain.mtp", "--", PROGRAM, "start", "spawn"], cwd=folder, env=kept, capture_output=True, text=True,
                               timeout=120)
         check("processes_without_ranks_are_one_program", "mtprof ranks" not in done.stderr and len(ranks_in("plain.mtp", cwd=folder)) == 1, said(done))
+
+
+def try_ranks_that_are_started_again():
+    """torchrun --max-restarts: all ranks anew, in other processes."""
+    launch = f"for n in 3 7 5; do for r in 0 1; do RANK=$r WORLD_SIZE=2 '{PROGRAM}' calls $n & done; wait; done"
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+        done = subprocess.run([MTPROF, "run", "--no-report", "-o", "job.mtp", "--", "sh", "-c", launch], cwd=folder, env=kept, capture_output=True,
+                              text=True, timeout=120)
+        check("a_job_that_is_started_again_is_recorded", done.returncode == 0 and "6 processes" in done.stderr, said(done))
+        whole = shown("merge", "job.mtp", "-o", "all.mtp", cwd=folder)
+        for path in ("job.mtp", "all.mtp"):
+            done = shown("ranks", "--json", path, cwd=folder)
+            found = json.loads(done.stdout) if done.returncode == 0 else {"ranks": [], "notes": []}
+            check(f"one_run_of_{path}_is_compared", [(r["rank"], r["calls"]) for r in found["ranks"]] == [(0, 7), (1, 7)], said(whole) + said(done)[:2000])
+            check(f"and_the_others_in_{path}_are_told_of", any("2 ranks were started again (up to 3 runs" in n for n in found["notes"]), found["notes"])
 
 
 def main():
@@ -153,6 +173,7 @@ def main():
                   f"{info} {said(done)}")
     try_names()
     try_all_ranks_in_one_run()
+    try_ranks_that_are_started_again()
     return finish()
 
 

@@ -147,6 +147,20 @@ static int by_time(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
+/* What a host enqueued (only_started) says nothing of the kernels of other ranks. Moves it behind them; how many those are. */
+static uint32_t keep_ended(const mtp_ranks *r, entry *e, uint32_t count)
+{
+    uint32_t ended = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        entry one = e[i];
+        if (r->list[one.rank].row.only_started)
+            continue;
+        memmove(&e[ended + 1], &e[ended], (i - ended) * sizeof *e);
+        e[ended++] = one;
+    }
+    return ended > 0 ? ended : count;
+}
+
 /* Meetings in the order of the first rank's clock, so that pairs are nearly sorted. */
 static bool gather(mtp_ranks *r, entry *list, uint32_t count)
 {
@@ -156,7 +170,8 @@ static bool gather(mtp_ranks *r, entry *list, uint32_t count)
         for (to = from;
              to < count && list[to].key[0] == list[from].key[0] && list[to].key[1] == list[from].key[1];)
             to++;
-        if (to - from > 1 && !add_meeting(r, &list[from], to - from))
+        uint32_t ended = to - from > 1 ? keep_ended(r, &list[from], to - from) : 0;
+        if (ended > 1 && !add_meeting(r, &list[from], ended))
             return false;
     }
     if (r->meeting_count > 1)
@@ -385,6 +400,8 @@ static bool note_unmatched(mtp_ranks *r)
     uint64_t calls = 0, matched = 0;
     mtp__words w = {0};
     for (uint32_t k = 0; k < r->used; k++) {
+        if (r->list[k].row.only_started && r->list[k].row.matched == 0)
+            continue; /* which is said */
         calls += r->list[k].row.calls;
         matched += r->list[k].row.matched;
     }
@@ -421,6 +438,21 @@ static bool note_started(mtp_ranks *r)
     return mtp__ranks_note(r, &w);
 }
 
+static bool note_mixed(mtp_ranks *r)
+{
+    mtp__words w = {0};
+    uint32_t on_devices = 0;
+    for (uint32_t k = 0; k < r->used; k++)
+        on_devices += r->list[k].row.has_device;
+    if (on_devices == 0 || on_devices == r->used)
+        return true;
+    mtp__say(&w,
+             "%u of %u ranks %s device work: what they compute is their kernels, and of the others it is "
+             "their operators.",
+             on_devices, r->used, on_devices == 1 ? "has" : "have");
+    return mtp__ranks_note(r, &w);
+}
+
 static bool note_apart(mtp_ranks *r)
 {
     bool good = true;
@@ -449,7 +481,7 @@ mtp_status mtp__ranks_match(mtp_ranks *r)
         status = solve(r);
     if (status != MTP_OK)
         return status;
-    return note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) &&
+    return note_mixed(r) && note_started(r) && note_order(r) && note_unmatched(r) && note_contradictions(r) &&
                    note_untied(r) && note_apart(r)
                ? MTP_OK
                : MTP_FAIL(MTP_E_NOMEM, "notes");

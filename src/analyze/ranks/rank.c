@@ -128,12 +128,17 @@ static bool identify(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
     k->zero = t->zero_ns;
     k->is_recording = mtp__is_recording(t);
     memcpy(k->boot, t->boot, sizeof k->boot);
-    int64_t first = t->first_ns, last = t->last_ns;
+    int64_t first = INT64_MAX, last = INT64_MIN;
     k->coarse = t->span_count > 0;
-    for (uint32_t i = 0; i < t->span_count; i++) { /* not the marks, which may come long after the program */
-        first = i == 0 || t->start[i] < first ? t->start[i] : first;
-        last = i == 0 || t->end[i] > last ? t->end[i] : last;
-        k->coarse = k->coarse && t->start[i] % 1000 == 0 && t->end[i] % 1000 == 0;
+    for (uint32_t n = 0; n < t->track_count; n++) /* not the marks, which may come long after the program */
+        for (uint32_t i = t->tracks[n].first; i < t->tracks[n].first + t->tracks[n].count; i++) {
+            first = t->start[i] < first ? t->start[i] : first;
+            last = t->end[i] > last ? t->end[i] : last;
+            k->coarse = k->coarse && t->start[i] % 1000 == 0 && t->end[i] % 1000 == 0;
+        }
+    if (first > last) {
+        first = t->first_ns;
+        last = t->last_ns;
     }
     row->first_ns = (int64_t)((uint64_t)first + (uint64_t)k->base);
     row->last_ns = (int64_t)((uint64_t)last + (uint64_t)k->base);
@@ -171,12 +176,12 @@ static bool read_ties(mtp__rank *k, const mtp_trace *t)
 
 /* ------------------------------------------------------------------------------------------------ reading */
 
-static mtp_status take(mtp_ranks *r, mtp__rank *k, const mtp_trace *t)
+static mtp_status take(mtp_ranks *r, mtp__rank *k, mtp_trace *t)
 {
     mtp__rank_view v = {.r = r, .k = k, .t = t, .main_track = MTP__NONE};
     v.name_is = mtp__calloc((size_t)mtp__intern_count(&t->text) + 1, 1);
-    bool good = v.name_is != NULL && identify(r, k, t) && read_ties(k, t) && mtp__rank_steps(&v) &&
-                mtp__rank_calls(&v) && mtp__rank_times(&v) && mtp__rank_ops(&v);
+    bool good = v.name_is != NULL && mtp__rank_choose_run(&v, t) && identify(r, k, t) && read_ties(k, t) &&
+                mtp__rank_steps(&v) && mtp__rank_calls(&v) && mtp__rank_times(&v) && mtp__rank_ops(&v);
     mtp__free(v.name_is);
     return good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "%s: what ranks are compared by", k->row.file);
 }

@@ -92,6 +92,7 @@ typedef struct mtp__rank {
     bool coarse;             /* its times are whole microseconds */
     bool is_worker;          /* of a process that a rank started */
     bool stepless;           /* it has no numbered steps, as others have */
+    uint32_t runs;           /* one after the other; 0 as 1 */
     uint64_t parent;         /* pid; 0: unknown */
     mtp__call *calls;        /* owned: by enter */
     mtp_rank_step *steps;    /* owned: by start */
@@ -171,6 +172,9 @@ bool mtp__rank_kernel_is_compute(mtp_text name);
 mtp__comm mtp__rank_comm(mtp_text name);
 bool mtp__rank_is_started_only(mtp_text name); /* "MPI_Isend" */
 
+/* runs.c: of a rank that was started again, leaves one run in the trace; and says so. false: out of memory. */
+bool mtp__rank_choose_run(const mtp__rank_view *v, mtp_trace *t);
+bool mtp__ranks_note_runs(mtp_ranks *r);
 bool mtp__rank_steps(mtp__rank_view *v);
 /* What makes a time of one of the rank's clocks (mtp__clock_sample.clock) Unix time. */
 static inline int64_t mtp__rank_shift(const mtp__rank *k, int clock)

@@ -93,6 +93,20 @@ static void add_sample(samples *s, double value)
     s->squares += value * value;
 }
 
+/* Whether lateness is known of it: by numbered steps, if others have them, and by more than what its host enqueued. */
+static bool is_judged(const mtp_ranks *r, uint32_t rank)
+{
+    return !r->list[rank].stepless && !r->list[rank].row.only_started;
+}
+
+static uint32_t count_judged(const mtp_ranks *r)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < r->used; k++)
+        count += is_judged(r, k);
+    return count;
+}
+
 /* In each of at least two steps far later than any other rank in any of them. */
 static bool stands_out(const mtp_ranks *r, const late *l)
 {
@@ -104,7 +118,7 @@ static bool stands_out(const mtp_ranks *r, const late *l)
                 least = fmin(least, late_at(r, k, i));
             else
                 most = fmax(most, late_at(r, k, i));
-    return steps >= 2 && (uint64_t)steps * (r->stepped - 1) >= OTHERS && least > STANDS_OUT * most;
+    return steps >= 2 && (uint64_t)steps * (count_judged(r) - 1) >= OTHERS && least > STANDS_OUT * most;
 }
 
 /* How much lateness varies by chance: by the other ranks, and by the same one before; a few long pauses do not count. */
@@ -116,7 +130,7 @@ static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
         return false;
     for (uint32_t k = 0; k < r->used; k++)
         for (uint32_t i = 0; i < r->compared_count; i++)
-            if (!r->list[k].stepless && (k != l->rank || i < l->from))
+            if (is_judged(r, k) && (k != l->rank || i < l->from))
                 all[count++] = late_at(r, k, i);
     qsort(all, count, sizeof *all, by_value);
     *chance = count > 0 ? all[count * 9 / 10] / USUAL_90 : 0;
@@ -129,7 +143,7 @@ static bool is_sure(const mtp_ranks *r, const late *l, double chance)
 {
     const mtp__rank *k = &r->list[l->rank];
     uint32_t steps = r->compared_count - l->from,
-             enough = (uint64_t)r->compared_count * r->stepped - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
+             enough = (uint64_t)r->compared_count * count_judged(r) - steps >= OTHERS ? SAMPLES : 2 * SAMPLES;
     samples s = {0};
     for (uint32_t i = l->from; i < r->compared_count && steps >= enough; i++)
         add_sample(&s, late_at(r, l->rank, i));
@@ -158,8 +172,8 @@ static bool find_late(const mtp_ranks *r, late *l)
     *l = (late){.rank = MTP__NONE};
     for (uint32_t k = 0; k < r->used; k++) {
         mean[k] = mean_late(r, k, 0, r->compared_count);
-        bool known = !r->list[k].stepless &&
-                     r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
+        bool known =
+            is_judged(r, k) && r->list[k].row.clock_error_ns >= 0; /* else it may be the clock that is late */
         if (known && (l->rank == MTP__NONE || mean[k] > mean[l->rank]))
             l->rank = k;
     }
@@ -171,7 +185,7 @@ static bool find_late(const mtp_ranks *r, late *l)
     l->each = mean_late(r, l->rank, l->from, r->compared_count);
     uint32_t count = 0;
     for (uint32_t k = 0; k < r->used; k++)
-        if (!r->list[k].stepless)
+        if (is_judged(r, k))
             mean[count++] = mean_late(r, k, l->from, r->compared_count);
     qsort(mean, count, sizeof *mean, by_value);
     l->usual = mean[(count - 1) / 2];
@@ -380,9 +394,10 @@ static bool say_uneven(mtp_ranks *r)
     double *compute = mtp__calloc((size_t)r->used + 1, sizeof *compute);
     if (compute == NULL)
         return false;
-    uint32_t most = MTP__NONE, least = MTP__NONE, count = 0;
+    uint32_t most = MTP__NONE, least = MTP__NONE, count = 0, on_devices = 0;
     for (uint32_t k = 0; k < r->used; k++) {
         int64_t own = r->list[k].row.mean.compute_ns;
+        on_devices += r->list[k].row.has_device;
         if (r->list[k].stepless)
             continue;
         compute[count++] = (double)own;
@@ -392,6 +407,8 @@ static bool say_uneven(mtp_ranks *r)
     qsort(compute, count, sizeof *compute, by_value);
     double low = compute[count / 10], high = compute[count - 1 - count / 10], middle = compute[count / 2];
     mtp__free(compute);
+    if (on_devices > 0 && on_devices < r->used) /* kernels, and operators of hosts */
+        return true;
     if (count < 4 || high - low < 0.2 * middle || high - low < WAITING_SHARE * r->step_ns)
         return true;
     mtp__words title = {0}, text = {0};
@@ -418,13 +435,15 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
     if (r->stepped < 2 || r->compared_count == 0 || r->step_ns <= 0)
         return MTP_OK;
     double waiting = 0, exposed = 0, overlap = 0;
-    uint32_t overlaps = 0;
+    uint32_t overlaps = 0, shown = count_judged(r);
     late l;
     mtp__why y = {0};
     for (uint32_t k = 0; k < r->used; k++) {
         const mtp_rank_row *row = &r->list[k].row;
-        waiting += (double)row->mean.waiting_ns / r->stepped;
-        exposed += (double)row->mean.exposed_ns / r->stepped;
+        if (row->only_started && shown > 0)
+            continue;
+        waiting += (double)row->mean.waiting_ns / (shown > 0 ? shown : r->stepped);
+        exposed += (double)row->mean.exposed_ns / (shown > 0 ? shown : r->stepped);
         overlap += row->overlap >= 0 ? row->overlap : 0;
         overlaps += row->overlap >= 0;
     }

@@ -201,7 +201,7 @@ mtp_status mtp__ranks_select(mtp_ranks *r)
         qsort(r->list, r->count, sizeof *r->list, by_rank);
         while (r->used < r->count && *r->list[r->used].row.problem == 0)
             r->used++;
-        good = note_left_out(r) && note_missing(r);
+        good = note_left_out(r) && note_missing(r) && mtp__ranks_note_runs(r);
     }
     mtp__words one = {0};
     if (good && r->used == 1) {

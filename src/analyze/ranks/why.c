@@ -95,8 +95,13 @@ mtp_status mtp__ranks_why(const mtp_ranks *r, uint32_t rank, uint32_t from, mtp_
     double *room = mtp__calloc((size_t)r->used + 1, sizeof *room),
            steps = (double)r->compared_count - (double)from;
     *out = (mtp__why){0};
-    for (uint32_t k = 0; k < r->used && room != NULL && !p.failed; k++)
+    uint32_t others = 0; /* with kernels, as this one has them, or without */
+    for (uint32_t k = 0; k < r->used && room != NULL && !p.failed; k++) {
+        if (r->list[k].row.has_device != r->list[rank].row.has_device)
+            continue;
+        others += k != rank && !r->list[k].stepless;
         add(&p, r, k, from);
+    }
     if (room == NULL || p.failed) {
         mtp__free(room);
         mtp__free(p.at);
@@ -108,7 +113,7 @@ mtp_status mtp__ranks_why(const mtp_ranks *r, uint32_t rank, uint32_t from, mtp_
         for (to = i;
              to < p.count && p.at[to].name == p.at[i].name && p.at[to].on_device == p.at[i].on_device;)
             to++;
-        weigh(&p.at[i], to - i, rank, r->stepped - 1, steps, room, &of[p.at[i].on_device]);
+        weigh(&p.at[i], to - i, rank, others, steps, room, &of[p.at[i].on_device]);
     }
     /* Threads run ahead of devices: what they do matters only if the device's own work does not explain it. */
     *out = of[1].own - of[1].usual > 0.3 * (of[0].own - of[0].usual) ? of[1] : of[0];
