@@ -180,6 +180,22 @@ def check_python(root, command, python, lib):
     check("extensions_find_their_library_beside_them", code != 0 or "$ORIGIN" in out and str(SOURCE) not in out, out + err)
 
 
+def check_other_library(root, prefix, command, python, lib):
+    """The environment may lead to the library of another installation, such as an older one: README has its users export it."""
+    other, work = root / "another/lib", root / "beside another"
+    other.mkdir(parents=True)
+    work.mkdir()
+    code, out, err = run(*os.environ.get("CC", "cc").split(), "-shared", "-Wl,-soname,libmtprof.so.0", "-x", "c", os.devnull, "-o", other / "libmtprof.so.0")
+    code, out, err = run(command, "--version", LD_LIBRARY_PATH=str(other)) if code == 0 else (code, out, err)
+    check("the_command_loads_its_own_library_not_another_s", code == 0 and out.startswith("mtprof "), out + err)
+    if python:
+        code, out, err = run(python, "-c", "import mtprof; print(mtprof.__file__)", PYTHONPATH=str(lib / "mtprof/python"), LD_LIBRARY_PATH=str(other))
+        check("so_does_the_package", code == 0 and out.startswith(str(prefix)), out + err)
+        (work / "prog.py").write_text(FUNCTIONS)
+        code, out, err = run(command, "run", "--", python, "prog.py", cwd=work, LD_LIBRARY_PATH=str(other))
+        check("and_what_is_loaded_into_programs", code == 3 and recorded(command, work).get("prog.py(3): work") == 2, out + err)
+
+
 def check_share(share):
     """Where shells and man look for them; tests/unit/test_man.py says whether they are right."""
     wanted = ["man/man1/mtprof.1", *(f"man/man1/mtprof-{verb}.1" for verb in verbs(SOURCE)), "bash-completion/completions/mtprof",
@@ -324,6 +340,7 @@ def main(build, meson, python, *given):
             programs.append(("--opencl", opencl_program, ["10"]))
         check_python(root, command, python, lib)
         check_run(root, command, programs, python)
+        check_other_library(root, moved, command, python, lib)
         check_info(root, moved)
         check_spaces(root, moved, python)
         check_uninstall(root)
