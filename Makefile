@@ -131,10 +131,10 @@ test-python-debug: ## run the Python tests under Debian's debug build of Python
 absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
 
 # Of one's own prefix, lib: pkg-config's files are then in PREFIX/lib/pkgconfig on every system. That of /usr is the system's choice.
-LIBDIR ?= $(if $(filter-out /usr /usr/local,$(PREFIX)),lib)
+LIBDIR ?= $(if $(filter-out /usr /usr/ /usr/local /usr/local/,$(PREFIX)),lib)
 
 install: build ## install; PREFIX, LIBDIR and DESTDIR are honoured
-	@$(if $(PREFIX),$(MESON) configure $(BUILD) -Dprefix="$(call absolute,$(PREFIX))" $(if $(LIBDIR),-Dlibdir="$(LIBDIR)"))
+	@tools/installed place $(BUILD) "$(if $(PREFIX),$(call absolute,$(PREFIX)))" "$(LIBDIR)" $(MESON)
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir "$(call absolute,$(DESTDIR))")
 	@tools/installed remember $(BUILD)
 

@@ -264,6 +264,22 @@ def check_make():
     check("make_install_takes_folders_with_spaces", code == 0 and "[-Dprefix=/a place/ä]" in out and f"[{SOURCE}/b c]" in out, out + err)
 
 
+PLACES_MESON = """#!/bin/sh
+# Has two options, as `meson configure` keeps them; installs nothing, and says where.
+info=$BUILDS/meson-info/intro-buildoptions.json
+case $1 in
+configure)
+    for word; do
+        case $word in -Dprefix=*) prefix=${word#*=} ;; -Dlibdir=*) libdir=${word#*=} ;; esac
+    done
+    mkdir -p "$BUILDS/meson-info" "$BUILDS/meson-logs"
+    : "${prefix:=$(sed 's/.*"prefix", "value": "\\([^"]*\\).*/\\1/' "$info")}" "${libdir:=$(sed 's/.*"libdir", "value": "\\([^"]*\\).*/\\1/' "$info")}"
+    [ "$prefix" = / ] || prefix=${prefix%/}
+    echo '[{"name": "prefix", "value": "'"$prefix"'"}, {"name": "libdir", "value": "'"$libdir"'"}]' >"$info" ;;
+install)
+    sed 's/[^:]*: [^:]*: "\\([^"]*\\)"[^:]*: [^:]*: "\\([^"]*\\)".*/\\1 \\2/' "$info" ;;
+esac
+"""
 FAKE_MESON = """#!/bin/sh
 # Installs a file and a Python module as meson does, and logs it as meson does.
 log=$3/meson-logs/install-log.txt place=$5
@@ -279,6 +295,26 @@ for file in bin/mtprof "share/ä b/it.py" $MORE; do
 done
 printf '%s' "$made" >>"$log"
 """
+
+
+def check_places(root):
+    """PREFIX and LIBDIR are for one installation: the next one without them is where the build folder is configured for."""
+    fake, build = root / "meson of places", root / "build_of_places"
+    fake.write_text(PLACES_MESON)
+    fake.chmod(0o755)
+
+    def install(*words):
+        return run("make", "-s", "-C", SOURCE, "-o", "build", "install", f"MESON='{fake}'", f"BUILD={build}", *words, BUILDS=str(build))[1].rstrip("\n")
+
+    own = "lib/x86_64-linux-gnu"
+    run(fake, "configure", "-Dprefix=/usr/local", f"-Dlibdir={own}", BUILDS=str(build))
+    wanted = {("PREFIX=/a b/",): "/a b lib", ("PREFIX=/c", "LIBDIR=lib64"): "/c lib64", ("PREFIX=/a b",): "/a b lib", (): f"/usr/local {own}",
+              ("LIBDIR=lib64",): "/usr/local lib64", ("PREFIX=/usr",): f"/usr {own}", ("PREFIX=/d",): "/d lib", ("DESTDIR=/e",): f"/usr/local {own}"}
+    got = {words: install(*words) for words in wanted}
+    check("a_prefix_is_for_one_installation", got == wanted, got)
+    install("PREFIX=/f")
+    run(fake, "configure", "-Dprefix=/opt", BUILDS=str(build))
+    check("but_for_one_that_was_configured_since", install() == "/opt lib", install())
 
 
 def check_uninstall(root):
@@ -343,6 +379,7 @@ def main(build, meson, python, *given):
         check_other_library(root, moved, command, python, lib)
         check_info(root, moved)
         check_spaces(root, moved, python)
+        check_places(root)
         check_uninstall(root)
     check_make()
     print(f"1..{len(results)}")
