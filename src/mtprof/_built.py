@@ -8,6 +8,8 @@ import sysconfig
 def missing(file, name, error):
     """An ImportError for the extension `name` ("mtprof._native") that lies beside `file`, in place of `error`."""
     folder, module = os.path.dirname(os.path.abspath(file)), name.rpartition(".")[2]
+    if not os.path.isdir(folder):
+        return ImportError(f"{name} cannot be loaded from a zip, as {folder} is in: install it with {sys.executable} -m pip", name=name)
     found = sorted(f for f in os.listdir(folder) if f.startswith(module + ".") and f.endswith(".so"))
     ours = [module + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     if "t" in sys.abiflags:

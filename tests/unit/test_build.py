@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 MESON = ["meson"] if shutil.which("meson") else [sys.executable, "-m", "mesonbuild.mesonmain"]
@@ -126,6 +127,11 @@ def in_an_environment(root):
         shutil.copy(SOURCE / "src" / "mtprof" / name, root / "mtprof")
     code, said = run(root / "venv" / "bin" / "python3", "-c", "import mtprof", env={**env, "PYTHONPATH": str(root)})
     check("and_told_by_import", code == 1 and "ImportError: mtprof does not support free-threaded Python" in said, said)
+    with zipfile.ZipFile(root / "mtprof.whl", "w") as wheel:
+        for name in ("__init__.py", "_built.py"):
+            wheel.write(root / "mtprof" / name, f"mtprof/{name}")
+    code, said = run("python3", "-c", "import mtprof", env={**os.environ, "PYTHONPATH": str(root / "mtprof.whl")})
+    check("from_a_zip_it_is_an_import_error", code == 1 and "ImportError: mtprof._native cannot be loaded from a zip" in said, said)
 
 
 def by_an_older_meson(root):

@@ -133,6 +133,20 @@ def check_set_version(root):
     check("a_version_that_c_would_not_read_is_refused", [*told, now] == ["12.0.34", "", "", "", "", "12.0.34"], (told, now))
 
 
+def check_launcher(root):
+    """Of several Pythons that share a folder, such as ~/.local, the command is that of the package that was installed last."""
+    for number, python in enumerate(("3.9", "3.10", "3.12", "3.11")):
+        folder = root / f"lib/python{python}/site-packages/mtprof/bin"
+        folder.mkdir(parents=True)
+        (folder / "mtprof").write_text(f'#!/bin/sh\necho {python} "$@"\n')
+        (folder / "mtprof").chmod(0o755)
+        os.utime(folder / "mtprof", (0, 10 ** 9 + number % 3))  # 3.12
+    (root / "bin").mkdir()
+    shutil.copy(SOURCE / "packaging/mtprof", root / "bin")
+    done = run("sh", root / "bin/mtprof", "a b")
+    check("the_command_is_that_of_the_last_installation", done.stdout == "3.12 a b\n", said(done))
+
+
 def elf_files(folder):
     return [f for f in folder.rglob("*") if f.is_file() and not f.is_symlink() and f.open("rb").read(4) == b"\x7fELF"]
 
@@ -507,6 +521,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="mtprof-wheel-") as temporary:
         root = pathlib.Path(temporary).resolve()
         check_set_version(root / "a version")
+        check_launcher(root / "launched here")
         check_release_folder(root)
         if len(sys.argv) > 2:
             test_released(root, pathlib.Path(sys.argv[2]).resolve(), version)
