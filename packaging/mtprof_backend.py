@@ -31,7 +31,10 @@ def _outside(settings):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with _outside(_settings(config_settings)) as settings:
-        return mesonpy.build_wheel(wheel_directory, settings, metadata_directory)
+        name = mesonpy.build_wheel(wheel_directory, settings, metadata_directory)
+    wheel = wheel_files.read(pathlib.Path(wheel_directory) / name)
+    wheel.prefer_own_libraries()
+    return wheel.write(wheel_directory).name
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -52,6 +55,7 @@ def build_runtime_wheel(wheel_directory, folder, config_settings=None):
     with tempfile.TemporaryDirectory() as temporary, _outside(_settings(config_settings, "-Druntime=enabled")) as settings:
         name = mesonpy.build_wheel(temporary, settings)
         wheel = wheel_files.read(pathlib.Path(temporary) / name)
+    wheel.prefer_own_libraries()
     wheel.keep(lambda path: path.startswith("mindtorch_v2/"))
     wheel.files.pop(f"{wheel.info}/licenses/packaging/LICENSES-bundled")  # zlib and zstd are libmtprof's
     wheel.rename(folder, [f"mtprof == {wheel.version}", "numpy"])

@@ -3,6 +3,7 @@ import base64
 import dataclasses
 import hashlib
 import pathlib
+import struct
 import zipfile
 
 try:
@@ -34,6 +35,10 @@ class Wheel:
     def keep(self, wanted):
         """Only the files whose path is wanted, and the metadata."""
         self.files = {path: file for path, file in self.files.items() if path.startswith(self.info) or wanted(path)}
+
+    def prefer_own_libraries(self):
+        """RPATH, as linked, where patchelf, which meson-python runs, has made it RUNPATH: that comes after LD_LIBRARY_PATH."""
+        self.files = {path: (_with_rpath(content), executable) for path, (content, executable) in self.files.items()}
 
     def rename(self, folder, requires):
         """Another distribution of the same version, after this folder's pyproject.toml."""
@@ -67,6 +72,20 @@ class Wheel:
                 entry.external_attr = (0o100755 if executable else 0o100644) << 16
                 out.writestr(entry, content, zipfile.ZIP_DEFLATED)
         return path
+
+
+def _with_rpath(content):
+    """An ELF file whose entry RUNPATH is called RPATH; of other content, the same."""
+    if not content.startswith(b"\x7fELF\x02\x01"):  # 64 bits, little-endian
+        return content
+    content, RPATH, RUNPATH, PT_DYNAMIC = bytearray(content), 15, 29, 2
+    start, size, count = *struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54)
+    for header in range(start, start + size * count, size):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", content, header)
+        for entry in range(offset, offset + length, 16) if kind == PT_DYNAMIC else ():
+            if struct.unpack_from("<Q", content, entry) == (RUNPATH,):
+                struct.pack_into("<Q", content, entry, RPATH)
+    return bytes(content)
 
 
 def _digest(content):

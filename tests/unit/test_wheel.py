@@ -227,6 +227,10 @@ def check_installed(env, work, version):
     print(f"# import mtprof: {import_time(env):.2f} ms")
     check_run("mtprof_run_records_its_python", env, work, "python3")
     check_run("so_does_python_m_mtprof", env, work, "python3", env.python, "-m", "mtprof")
+    other = work / "another"  # which cannot even be loaded
+    other.mkdir(exist_ok=True)
+    (other / "libmtprof.so.0").touch()
+    check_run("it_takes_its_own_library_not_that_of_the_environment", env, work, "python3", "/usr/bin/env", f"LD_LIBRARY_PATH={other}", env.bin / "mtprof")
     done = run(env.bin / "mtprof", "info", env=environment(few))
     check("info_names_headers_and_collectors", done.returncode == 0 and f"PKG_CONFIG_PATH={env.package()}/lib/pkgconfig" in done.stdout and
           f"{env.package()}/lib/libmtprof_itt.so" in done.stdout and "scopes, Python, PyTorch, itt, nvtx" in done.stdout, said(done))
