@@ -14,6 +14,8 @@ def missing(file, name, error):
     ours = [module + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     if "t" in sys.abiflags:
         return ImportError(f"mtprof does not support free-threaded Python ({sys.executable}): use one with the GIL", name=name)
+    if "does not support loading in subinterpreters" in str(error):  # Python's words
+        return ImportError(f"{error} with a GIL of their own", name=name)
     if os.path.exists(os.path.join(folder, "lib")):  # a wheel
         return ImportError(f"{error}: {folder} is damaged, or of another Python or system than {sys.executable} ({sysconfig.get_config_var('SOABI')}): "
                            f"install it again with {sys.executable} -m pip", name=name)

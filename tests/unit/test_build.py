@@ -132,6 +132,10 @@ def in_an_environment(root):
             wheel.write(root / "mtprof" / name, f"mtprof/{name}")
     code, said = run("python3", "-c", "import mtprof", env={**os.environ, "PYTHONPATH": str(root / "mtprof.whl")})
     check("from_a_zip_it_is_an_import_error", code == 1 and "ImportError: mtprof._native cannot be loaded from a zip" in said, said)
+    (root / "mtprof/lib").mkdir()  # a wheel's, imported by an interpreter that has a GIL of its own
+    (root / "mtprof/_native.py").write_text("raise ImportError('module mtprof._native does not support loading in subinterpreters')\n")
+    code, said = run("python3", "-c", "import mtprof", env={**os.environ, "PYTHONPATH": str(root)})
+    check("of_a_subinterpreter_it_is_not_said_that_files_are_damaged", code == 1 and said.endswith("with a GIL of their own\n") and "damaged" not in said, said)
 
 
 def by_an_older_meson(root):
