@@ -315,8 +315,8 @@ static inline mt_value mt_value_truth(bool b)
 }
 static inline mt_value mt_value_none(const void *unused)
 {
-    (void)unused;
     mt_value v = {MT_NONE, 0, {NULL}};
+    (void)unused;
     return v;
 }
 static inline mt_value mt_value_ints(const int64_t *ints, uint32_t count)

@@ -86,13 +86,13 @@ MTP__INLINE void mtp__pack_put(mtp_pack *pack, uint64_t *at, uint64_t word)
 /* Room for an argument and its `more` words; NULL: none is left. */
 MTP__INLINE uint64_t *mtp__pack_take(mtp_pack *pack, uint64_t head, uint64_t more)
 {
+    uint64_t *at = pack->word + pack->count;
     if (MTP__UNLIKELY(pack->cut || more + 1 >= pack->room - pack->count)) {
         if (!pack->cut)
             mtp__pack_put(pack, &pack->word[pack->count++], (head & 0xffffu) | 2u << 16);
         pack->cut = true;
         return NULL;
     }
-    uint64_t *at = pack->word + pack->count;
     mtp__pack_put(pack, at, head);
     pack->count += 1 + (uint32_t)more;
     return at + 1;

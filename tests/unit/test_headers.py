@@ -18,6 +18,7 @@ LANGUAGES = {"c99": ("c", ".c"), "c11": ("c", ".c"), "c++11": ("c++", ".cpp"), "
 # That many projects have on, and that a macro of ours must not cause in their files
 PICKY = {"c": ["-Wshadow", "-Wconversion"], "c++": ["-Wshadow", "-Wconversion", "-Wold-style-cast", "-fno-exceptions", "-fno-rtti"]}
 ONLY_GCC = ["-Wuseless-cast"]
+INLINE = {"c": ["-Wdeclaration-after-statement"], "c++": []}  # and the inline functions, which are in every file
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 results = []
 
@@ -110,7 +111,7 @@ def headers_compile_alone():
         for compiler in COMPILERS:
             for language, (kind, _) in LANGUAGES.items():
                 for define in ("", "-DMTP_DISABLE"):
-                    flags = ["-fsyntax-only", f"-I{INCLUDE}", *WARNINGS] + ([define] if define else [])
+                    flags = ["-fsyntax-only", f"-I{INCLUDE}", *WARNINGS, *INLINE[kind]] + ([define] if define else [])
                     code, said = run(compiler, "-x", kind, f"-std={language}", *flags, "-",
                                      stdin=f"#include <{header.name}>\n#include <{header.name}>\n")
                     report(f"{header.name}_compiles_alone_as_{language}_with_{compiler}{define}", code and said)
