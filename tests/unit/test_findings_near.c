@@ -167,6 +167,7 @@ static void three_percent_in_the_collector_are_told(void **state)
         made_span(t, thread, (i * 1000 + 970) * US, (i * 1000 + 1000) * US, "Python GC",
                   MTP__CATEGORY_PYTHON_FUNCTION);
     }
+    made_op(t, thread, 10000 * US, 10001 * US, "aten::mm");
     assert_first(made_end(t), "garbage-collection", 300);
 }
 
@@ -221,6 +222,31 @@ static void memory_that_grows_now_and_then_is_no_leak(void **state)
         }
         made_end(t);
         if (every == 1)
+            assert_found(t, "memory-growth");
+        else
+            assert_silent(t, "memory-growth");
+    }
+}
+
+/* Sequences grow: what each step leaves behind is larger than before, but frees it in the next. */
+static void inputs_that_grow_are_no_leak(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps <= 1; keeps++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 14; i++) {
+            int64_t bytes = (i + 1) * (64 << 10);
+            made_step(t, thread, (int)i, i * 1000, i * 1000 + 1000);
+            made_op(t, thread, (i * 1000 + 10) * US, (i * 1000 + 900) * US, "aten::bmm");
+            made_memory(t, thread, (i * 1000 + 20) * US, keeps ? 4096 + (uint64_t)i : 4096 + (uint64_t)i % 2,
+                        bytes);
+            if (!keeps && i > 0)
+                made_memory(t, thread, (i * 1000 + 30) * US, 4096 + (uint64_t)(i - 1) % 2,
+                            (64 << 10) - bytes);
+        }
+        made_end(t);
+        if (keeps)
             assert_found(t, "memory-growth");
         else
             assert_silent(t, "memory-growth");
@@ -401,6 +427,7 @@ int main(void)
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
         TEST(one_long_call_is_no_imbalance),
         TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(inputs_that_grow_are_no_leak),
         TEST(what_was_reserved_twice_is_not_fragmentation),
         TEST(few_gaps_or_long_kernels_are_not_launch_bound),
         TEST(one_pause_alone_is_told_if_it_is_long),

@@ -193,18 +193,25 @@ static void take_rest(mtp__case *c)
         row->is_outlier = false, row->more_ns = 0, c->has_rest = true;
 }
 
-/* When a program without steps begins to work: what precedes that, such as imports and their garbage collection, is how it starts. */
-static int64_t first_work(const mtp__case *c, int64_t from)
+/* When a program without steps begins to work, and when it has done so: what precedes that, such as imports and their garbage
+ * collection, is how it starts, and what follows is how the interpreter ends. */
+static void clip_to_work(mtp__case *c)
 {
     const mtp_trace *t = c->t;
-    int64_t first = INT64_MAX;
+    int64_t first = INT64_MAX, last = INT64_MIN;
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
         for (uint32_t i = track->first; c->wanted[k] && i < track->first + track->count; i++)
-            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) && !is_recording(c, i))
+            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) &&
+                !is_recording(c, i)) {
                 first = t->start[i] < first ? t->start[i] : first;
+                last = t->end[i] > last ? t->end[i] : last;
+            }
     }
-    return first != INT64_MAX && first > from ? first : from;
+    if (first > last)
+        return;
+    c->from = first > c->from ? first : c->from;
+    c->to = last < c->to ? last : c->to;
 }
 
 /* Warm-up, leading steps that are far longer than the others, is left out; of the rest, such steps do not count. */
@@ -227,7 +234,7 @@ static void choose_time(mtp__case *c)
         late += mtp__case_is_late(&s->rows[i]) ? (double)s->rows[i].times.wall_ns : 0;
     }
     if (!c->is_stepped)
-        c->from = first_work(c, c->from);
+        clip_to_work(c);
     c->from = c->from < c->to ? c->from : c->to;
     /* so that sums and differences cannot overflow */
     bool sane = c->from > -(INT64_MAX / 4) && c->to < INT64_MAX / 4;

@@ -10,7 +10,7 @@
 #define LONG_NS 100000        /* a long gap between ops */
 #define GAPS_SHARE 0.1        /* of the time, spent in long gaps */
 #define GAP_ALONE_NS 50000000 /* a gap that counts even if there is only one */
-#define BETWEEN_SHARE 0.15    /* of the time, between ops */
+#define BETWEEN_SHARE 0.1     /* of the time, between ops */
 #define SMALL_SHARE 0.5       /* of the time, between ops and in small ones */
 #define SMALL_NS 5000         /* own time of a small op */
 #define SMALL_OPS 500u
