@@ -54,7 +54,7 @@ function fitted(context, text, room) {
 
 /** A time axis with round ticks; `scale` is pixels per ns, `from` the time at x0. */
 function drawAxis(context, { x, y, width, height, from, to, grid }) {
-  const { ticks, step } = timeTicks(from, to, Math.max(3, Math.floor(width / 120))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
+  const { ticks, step } = timeTicks(from, to, Math.max(3, Math.floor(width / (width < 500 ? 64 : 120)))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "left";
