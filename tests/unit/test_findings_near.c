@@ -228,6 +228,42 @@ static void memory_that_grows_now_and_then_is_no_leak(void **state)
     }
 }
 
+/* Cycles of a schedule: between them nothing is recorded. jump: the number by which the second cycle is ahead. */
+static mtp_trace *cycles(int jump, bool device)
+{
+    mtp_trace *t = made_begin();
+    gpu g = {.t = t, .thread = made_thread(t, 7)};
+    if (device)
+        g.stream = made_stream(t, 0, 7);
+    for (int64_t i = 0; i < 12; i++) {
+        int64_t at = i * 1000 + (i >= 6 ? 60000 : 0);
+        made_step(t, g.thread, (int)i + (i >= 6 ? jump : 0), at, at + 999);
+        made_op(t, g.thread, at * US, (at + 990) * US, "aten::mm");
+        if (device)
+            made_kernel(&g, at + 1, at + 10, at + 980, "gemm");
+    }
+    return made_end(t);
+}
+
+static void time_between_the_cycles_of_a_schedule_is_not_examined(void **state)
+{
+    (void)state;
+    for (int device = 0; device <= 1; device++) {
+        const char *id = device ? "device-idle-host" : "host-idle";
+        assert_found(cycles(0, device), id);
+        assert_silent(cycles(40, device), id);
+        assert_silent(cycles(-6, device), id); /* numbered anew */
+        mtp_trace *t = cycles(40, device);
+        mtp_findings *f = findings_of(t);
+        mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+        assert_ok(mtp_findings_get_summary(f, &s));
+        assert_int_equal(s.whole_ns, 11999 * US - 1 * US);
+        assert_int_equal(s.steps, 12);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* Sequences grow: what each step leaves behind is larger than before, but frees it in the next. */
 static void inputs_that_grow_are_no_leak(void **state)
 {
@@ -427,6 +463,7 @@ int main(void)
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
         TEST(one_long_call_is_no_imbalance),
         TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(time_between_the_cycles_of_a_schedule_is_not_examined),
         TEST(inputs_that_grow_are_no_leak),
         TEST(what_was_reserved_twice_is_not_fragmentation),
         TEST(few_gaps_or_long_kernels_are_not_launch_bound),

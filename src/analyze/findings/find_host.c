@@ -47,7 +47,7 @@ mtp_status mtp__find_loading(mtp__case *c)
     uint32_t count = 0;
     bool has_workers = false;
     for (uint32_t i = 0; i < c->load_count; i++) {
-        if (mtp__case_in_outlier(c, c->loads[i].start))
+        if (mtp__case_is_left_out(c, c->loads[i].start))
             continue;
         double ns = mtp__case_within(c, c->loads[i].start, c->loads[i].end);
         sum += ns;
@@ -119,7 +119,7 @@ static void on_gap(gaps *g, int64_t start, int64_t end)
 {
     end = mtp__case_clip(g->c, start, end < g->c->to ? end : g->c->to);
     mtp__idle gap = {.start = start, .end = end};
-    if (end <= start || is_loading(g, start, end) || mtp__case_in_outlier(g->c, start))
+    if (end <= start || is_loading(g, start, end) || mtp__case_is_left_out(g->c, start))
         return;
     if (end - start < LONG_NS) {
         g->between += (double)(end - start);
