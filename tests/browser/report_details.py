@@ -132,6 +132,36 @@ def cards(browser, address, trace):
     page.close()
 
 
+def long_keys(browser, folder):
+    """Metadata may have any name: About does not scroll sideways."""
+    path = folder / "long_keys.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 9}], "k" * 3000: "v" * 3000}))
+    page = browser.open(report(folder, path, name="long_keys.html") + "#about", width=375)
+    wide = page.run("(() => { const main = document.querySelector('main'); return [main.scrollWidth, main.clientWidth]; })()")
+    check("a long name of metadata is broken", wide[0] <= wide[1], wide)
+    page.close()
+
+
+def many_steps(browser, folder):
+    """Of many steps the labels are round, do not overlap, and are not cut."""
+    events = [{"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": step * 100, "dur": 90}
+              for step in range(3, 120000) for cat, name in (("user_annotation", f"ProfilerStep#{step}"), ("cpu_op", "aten::mm"))]
+    path = folder / "many_steps.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    for width in 1280, 375:
+        page = browser.open(report(folder, path, name="many_steps.html"), width=width)
+        page.run("""window.drawn = []; window.real = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            if (this.textAlign === "center") { const half = this.measureText(text).width / 2; window.drawn.push([text, x - half, x + half, this.canvas.clientWidth]); } window.real.call(this, text, x, y); };
+            document.getElementById("theme").click()""")
+        page.wait("window.drawn.length > 0")
+        drawn = page.run("window.drawn")
+        numbers = [int(text) for text, *_ in drawn]
+        apart = {b - a for a, b in zip(numbers, numbers[1:])}
+        check(f"labels of 120,000 steps are round, {width} pixels wide", len(numbers) > 1 and len(apart) == 1 and str(apart.copy().pop()).rstrip("0") in "125" and all(n % next(iter(apart)) == 0 for n in numbers), drawn)
+        check("and are neither cut nor overlap", all(low >= 0 and high <= wide for _, low, high, wide in drawn) and all(a[2] < b[1] for a, b in zip(drawn, drawn[1:])), drawn)
+        page.close()
+
+
 def outlier(browser, folder):
     """A step 1000 times longer is cut, and says so."""
     events, at = [], 0
@@ -452,6 +482,8 @@ def main():
         for trace in cuda, stack, GOLDEN / "torch/cuda_streams.json.gz", GOLDEN / "memory/train.json.gz":
             findings(browser, report(folder, trace, name="findings.html"), trace)
         cards(browser, address, cuda)
+        long_keys(browser, folder)
+        many_steps(browser, folder)
         outlier(browser, folder)
         calls(browser, address, "cuda", "", 12)
         calls(browser, address, "cuda", "By shape", 12, but=["aten::_foreach_sqrt", "aten::_foreach_add_"])  # lists of tensors: their shapes are written otherwise
