@@ -132,6 +132,19 @@ def cards(browser, address, trace):
     page.close()
 
 
+def wide_cards(browser, folder):
+    """No figure of the Overview is wider than its card, whatever the page's width: A4 is 718 pixels wide."""
+    path = folder / "wide_cards.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": step * 100000 + at, "dur": dur, "args": {"stream": 7, "device": 0} if tid == 7 else {}}
+                                                for step in range(9) for cat, name, tid, at, dur in (("user_annotation", f"ProfilerStep#{step}", 1, 0, 98765.432), ("cpu_op", "aten::mm", 1, 10, 50000),
+                                                                                                    ("cuda_runtime", "cudaDeviceSynchronize", 1, 60000, 33333.333), ("kernel", "gemm", 7, 20000, 70000))]}))
+    for width in 375, 718, 1280:
+        page = browser.open(report(folder, path, name="wide_cards.html"), width=width)
+        wide = page.run("[...document.querySelectorAll('.card b')].filter((one) => { const text = document.createRange(); text.selectNodeContents(one); return text.getBoundingClientRect().right > one.getBoundingClientRect().right + .5 || one.clientHeight > 40; }).map((one) => one.textContent)")
+        check(f"figures fit their cards, {width} pixels wide", wide == [] and len(page.run("[...document.querySelectorAll('.card b')].map((one) => one.textContent)")) >= 7, wide)
+        page.close()
+
+
 def long_keys(browser, folder):
     """Metadata may have any name: About does not scroll sideways."""
     path = folder / "long_keys.json"
@@ -482,6 +495,7 @@ def main():
         for trace in cuda, stack, GOLDEN / "torch/cuda_streams.json.gz", GOLDEN / "memory/train.json.gz":
             findings(browser, report(folder, trace, name="findings.html"), trace)
         cards(browser, address, cuda)
+        wide_cards(browser, folder)
         long_keys(browser, folder)
         many_steps(browser, folder)
         outlier(browser, folder)
