@@ -228,6 +228,32 @@ static void memory_that_grows_now_and_then_is_no_leak(void **state)
     }
 }
 
+/* The first use of a module imports it: nothing to be won. */
+static void an_import_between_ops_is_not_told_as_idle(void **state)
+{
+    (void)state;
+    for (int imports = 0; imports <= 1; imports++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        made_op(t, thread, 0, 100000 * US, "aten::mm");
+        made_span(t, thread, 100000 * US, 160000 * US,
+                  imports ? "<frozen importlib._bootstrap>(233): _call_with_frames_removed"
+                          : "train.py(7): wait",
+                  MTP__CATEGORY_PYTHON_FUNCTION);
+        made_span(t, thread, 100001 * US, 159999 * US, "optim/__init__.py(1): <module>",
+                  MTP__CATEGORY_PYTHON_FUNCTION);
+        made_op(t, thread, 160000 * US, 300000 * US, "aten::mm");
+        mtp_findings *f = findings_of(made_end(t));
+        int place = place_of(f, "host-idle");
+        assert_int_equal(place >= 0, !imports);
+        if (!imports) /* the innermost is named; and where it is, once */
+            assert_non_null(strstr(mtp_findings_row(f, (size_t)place)->text.bytes,
+                                   "in optim/__init__.py(1): <module>, 60.0 ms."));
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* Cycles of a schedule: between them nothing is recorded. jump: the number by which the second cycle is ahead. */
 static mtp_trace *cycles(int jump, bool device)
 {
@@ -463,6 +489,7 @@ int main(void)
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
         TEST(one_long_call_is_no_imbalance),
         TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(an_import_between_ops_is_not_told_as_idle),
         TEST(time_between_the_cycles_of_a_schedule_is_not_examined),
         TEST(inputs_that_grow_are_no_leak),
         TEST(what_was_reserved_twice_is_not_fragmentation),

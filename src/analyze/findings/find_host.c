@@ -124,7 +124,7 @@ static void on_gap(gaps *g, int64_t start, int64_t end)
     if (end - start < LONG_NS) {
         g->between += (double)(end - start);
         g->shorts++;
-    } else {
+    } else if (!mtp__gap_imports(g->c, &gap)) {
         g->longer += (double)(end - start);
         g->longest = (double)(end - start) > g->longest ? (double)(end - start) : g->longest;
         g->longs++;

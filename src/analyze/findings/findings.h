@@ -201,6 +201,7 @@ void mtp__evidence_fini(mtp__evidence *tally);
 /* Adds a span that took ns, of the time examined. lines: by source line, too. */
 void mtp__evidence_span(mtp__evidence *tally, const mtp__case *c, uint32_t span, double ns, bool lines);
 /* Adds an interval in which nothing ran: by what it is in. */
+bool mtp__gap_imports(const mtp__case *c, const mtp__idle *gap); /* is a module imported meanwhile? */
 void mtp__evidence_gap(mtp__evidence *tally, const mtp__case *c, const mtp__idle *gap, double ns);
 void mtp__evidence_add(mtp__evidence *tally, mtp__alike one);
 
