@@ -228,6 +228,30 @@ static void memory_that_grows_now_and_then_is_no_leak(void **state)
     }
 }
 
+/* Every fourth step does four batches: no op alone makes up half of what it takes longer, all together do. */
+static void steps_that_do_more_of_everything_are_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 21; i++) {
+        int64_t from = at;
+        for (int64_t k = 0, batches = i % 4 == 3 ? 4 : 1; k < batches; k++) {
+            made_op(t, thread, at * US, (at + 450) * US, "aten::mm");
+            made_op(t, thread, (at + 450) * US, (at + 750) * US, "aten::addmm");
+            made_op(t, thread, (at + 750) * US, (at + 1000) * US, "aten::sqrt");
+            at += 1000;
+        }
+        made_step(t, thread, (int)i, from, at += i % 3);
+    }
+    mtp_findings *f = findings_of(made_end(t));
+    int place = place_of(f, "periodic-steps");
+    assert_true(place >= 0);
+    assert_non_null(strstr(mtp_findings_row(f, (size_t)place)->title.bytes, "Every 4th step"));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
 /* The first use of a module imports it: nothing to be won. */
 static void an_import_between_ops_is_not_told_as_idle(void **state)
 {
@@ -489,6 +513,7 @@ int main(void)
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
         TEST(one_long_call_is_no_imbalance),
         TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(steps_that_do_more_of_everything_are_told),
         TEST(an_import_between_ops_is_not_told_as_idle),
         TEST(time_between_the_cycles_of_a_schedule_is_not_examined),
         TEST(inputs_that_grow_are_no_leak),

@@ -114,12 +114,14 @@ static cause cause_of(const examined *e, const mtp_step_row *r)
     bool does_more = work_of(e->c, r) > e->usual_work;
     if (is_loading(e, r))
         return r->more_ns >= (e->has_workers ? WAKE_NS : WAIT_NS) ? LOADING : NOISE;
-    for (uint32_t i = 0; i < r->reason_count; i++)
-        if (r->reasons[i].ns >= r->more_ns / 2 &&
-            ((does_more && r->reasons[i].calls > 0) || (MTP__EQUALS(r->reasons[i].what, "(idle)") &&
-                                                        r->more_ns >= WAIT_NS && !mtp__case_may_serve(e->c))))
+    double by_calls = 0;
+    for (uint32_t i = 0; i < r->reason_count; i++) {
+        by_calls += r->reasons[i].calls > 0 ? (double)r->reasons[i].ns : 0;
+        if (r->reasons[i].ns >= r->more_ns / 2 && MTP__EQUALS(r->reasons[i].what, "(idle)") &&
+            r->more_ns >= WAIT_NS && !mtp__case_may_serve(e->c))
             return CAUSED;
-    return does_more ? UNCLEAR : NOISE;
+    }
+    return !does_more ? NOISE : by_calls >= 0.5 * (double)r->more_ns ? CAUSED : UNCLEAR;
 }
 
 /* After the last step() there may be a rest, in which the program does nothing, and devices finish their work. */
