@@ -1,7 +1,7 @@
 /* analyze/steps_outliers.c - steps that took far longer, or less, than the others, and why.
  *
  * Far means: beyond FAR_SIGMAS robust standard deviations, and at least a tenth of the median. Reasons: the
- * self time of each op and kernel, and idle time, against the mean of the steps that are not outliers.
+ * self time of each op and kernel, and idle time, against the mean of the usual steps: those that are no outliers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -78,8 +78,10 @@ static void choose_columns(work *w)
 {
     for (uint32_t i = 0; i < w->s->count; i++) {
         const mtp_step_row *row = &w->s->rows[i];
-        w->column[i] = row->is_outlier ? SKIP : 0;
-        w->usual += !row->is_outlier;
+        /* after the last step() there may be a rest in which nothing ran */
+        bool usual = !row->is_outlier && (i + 1 < w->s->count || row->ops > 0 || row->kernels > 0);
+        w->column[i] = usual ? 0 : SKIP;
+        w->usual += usual;
         if (!row->is_outlier)
             continue;
         uint32_t at = w->columns < EXPLAINED_MAX ? ++w->columns : 0;
@@ -156,7 +158,7 @@ static void explain(work *w)
 {
     double idle = 0;
     for (uint32_t i = 0; i < w->s->count; i++)
-        idle += w->s->rows[i].is_outlier ? 0 : (double)w->s->rows[i].times.idle_ns / w->usual;
+        idle += w->column[i] == 0 ? (double)w->s->rows[i].times.idle_ns / w->usual : 0;
     for (uint32_t c = 1; c <= w->columns; c++) {
         mtp_step_row *row = &w->s->rows[w->rows[c]];
         mtp_step_reason nothing = {.what = {"(idle)", 6},

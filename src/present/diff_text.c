@@ -168,12 +168,12 @@ mtp_status mtp_diff_text(const mtp_diff *diff, const mtp_words_options *options,
     }
     mtp__words w = {0};
     if (told == 0)
-        mtp__say(&w, "Of %llu operators and kernels none changed beyond noise.", (unsigned long long)s.rows);
+        mtp__say(&w, "Of %llu operators and kernels, none changed beyond noise.", (unsigned long long)s.rows);
     else
-        mtp__say(&w, "Of %llu operators and kernels %u changed%s%s", (unsigned long long)s.rows, told + rest,
+        mtp__say(&w, "Of %llu operators and kernels, %u changed%s%s", (unsigned long long)s.rows, told + rest,
                  rest > 0 ? "; the others: 'mtprof diff'" : "", ".");
     if (s.uncertain > 0)
-        mtp__say(&w, " Of %llu it is uncertain.", (unsigned long long)s.uncertain);
+        mtp__say(&w, " For %llu it is uncertain.", (unsigned long long)s.uncertain);
     mtp__pieces_add(&p, told == 0 ? 0 : ROWS + 1, 0, 0, &w);
     return mtp__pieces_write(&p, o.budget, "More: 'mtprof diff'.", sink, user);
 }

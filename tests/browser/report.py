@@ -33,7 +33,7 @@ def figures(page, trace):
     rows = page.run("""[...document.querySelectorAll("#operators tbody tr")].map((row) => [row.dataset.key, ...[...row.querySelectorAll("td[data-value]")].map((cell) => Number(cell.dataset.value))])""")
     heads = page.run("""[...document.querySelectorAll("#operators thead th")].slice(1).map((head) => head.textContent)""")
     keys = {"Self CPU": "self_cpu_time_total", "CPU total": "cpu_time_total", "CPU mean": "cpu_time", "Self device": "self_device_time_total", "Device total": "device_time_total", "Calls": "count", "Min": "min",
-            "Median": "p50", "99 %": "p99", "Max": "max", "Self CPU mem": "self_cpu_memory_usage", "Self device mem": "self_device_memory_usage", "FLOPs": "flops"}
+            "Median": "p50", "p99": "p99", "Max": "max", "Self CPU mem": "self_cpu_memory_usage", "Self device mem": "self_device_memory_usage", "FLOPs": "flops"}
     stats = json.loads(subprocess.run([MTPROF, "stats", "--json", trace], capture_output=True, check=True).stdout)
     expected = sorted([row["key"], *[row[keys[head.strip(" \u25be\u25b4")]] for head in heads]] for row in stats)
     check("every figure of Operators is that of `mtprof stats --json`", sorted(rows) == expected, (heads, rows[:2], expected[:2]))

@@ -67,6 +67,10 @@ def functions(browser):
         "Array.from(signed({ count: 5, planes: [new Uint8Array([0, 1, 2, 3, 255])] }))": [0, -1, 1, -2, -128],
         "Array.from(numbers({ count: 2, planes: [1, 2, 3, 4, 5, 6].map((n) => new Uint8Array([n, 255])) }))": [0x060504030201, 0xffffffffffff],
         "shortName('void at::native::reduce_kernel<512, 1>(float*)')": "at::native::reduce_kernel",
+        "shortName('void (anonymous namespace)::softmax_warp_forward<float, 8>(float*)')": "(anonymous namespace)::softmax_warp_forward",
+        "shortName('void sgemm_largek_lds64<true, false, 5>(float*, int)')": "sgemm_largek_lds64",
+        "rootTicks(20.9e6)": [0, 2e6, 10e6, 20e6],
+        "rootTicks(0)": [0],
     }.items():
         got = value(expression)
         check(expression[:80], got == expected, got)
@@ -110,7 +114,7 @@ def cards(browser, address, trace):
     shown = dict(reversed(pair) for pair in page.run("[...document.querySelectorAll('#page-overview-0 .card')].map((card) => [card.querySelector('b').textContent, card.querySelector('span').textContent])"))
     sums = {key: sum(step[key] for step in steps["steps"]) for key in ("wall_us", "cpu_us", "device_us", "idle_us")}
     expected = {"of the steps' time some thread was in an op": f"{100 * sums['cpu_us'] / sums['wall_us']:.1f}%", "of the steps' time a device was busy": f"{100 * sums['device_us'] / sums['wall_us']:.1f}%",
-                "neither was": f"{100 * sums['idle_us'] / sums['wall_us']:.1f}%"}
+                "of the steps' time idle: neither ran": f"{100 * sums['idle_us'] / sums['wall_us']:.1f}%"}
     waits = [row for row in stats if row["key"].endswith("Synchronize")]
     expected[f"waited for devices, in {sum(row['count'] for row in waits)} call"] = f"{sum(row['self_cpu_time_total'] for row in waits):.3f}us"
     check("Overview: shares of time and waits are those of `mtprof steps` and `stats`", all(shown.get(name) == value for name, value in expected.items()), (shown, expected))
@@ -126,6 +130,49 @@ def cards(browser, address, trace):
     low, high = (float(at) for at in page.run("decodeURIComponent(location.hash)").split("r=")[1].split("&")[0].split(","))
     check("an idle time's link selects it", abs(low - start * 1e3) <= 1 and abs(high - low - gap["us"] * 1e3) <= 2, (low, high, gap))
     page.close()
+
+
+def wide_cards(browser, folder):
+    """No figure of the Overview is wider than its card, whatever the page's width: A4 is 718 pixels wide."""
+    path = folder / "wide_cards.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": step * 100000 + at, "dur": dur, "args": {"stream": 7, "device": 0} if tid == 7 else {}}
+                                                for step in range(9) for cat, name, tid, at, dur in (("user_annotation", f"ProfilerStep#{step}", 1, 0, 98765.432), ("cpu_op", "aten::mm", 1, 10, 50000),
+                                                                                                    ("cuda_runtime", "cudaDeviceSynchronize", 1, 60000, 33333.333), ("kernel", "gemm", 7, 20000, 70000))]}))
+    for width in 375, 718, 1280:
+        page = browser.open(report(folder, path, name="wide_cards.html"), width=width)
+        wide = page.run("[...document.querySelectorAll('.card b')].filter((one) => { const text = document.createRange(); text.selectNodeContents(one); return text.getBoundingClientRect().right > one.getBoundingClientRect().right + .5 || one.clientHeight > 40; }).map((one) => one.textContent)")
+        check(f"figures fit their cards, {width} pixels wide", wide == [] and len(page.run("[...document.querySelectorAll('.card b')].map((one) => one.textContent)")) >= 7, wide)
+        page.close()
+
+
+def long_keys(browser, folder):
+    """Metadata may have any name: About does not scroll sideways."""
+    path = folder / "long_keys.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 9}], "k" * 3000: "v" * 3000}))
+    page = browser.open(report(folder, path, name="long_keys.html") + "#about", width=375)
+    wide = page.run("(() => { const main = document.querySelector('main'); return [main.scrollWidth, main.clientWidth]; })()")
+    check("a long name of metadata is broken", wide[0] <= wide[1], wide)
+    page.close()
+
+
+def many_steps(browser, folder):
+    """Of many steps the labels are round, do not overlap, and are not cut."""
+    events = [{"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": step * 100, "dur": 90}
+              for step in range(3, 120000) for cat, name in (("user_annotation", f"ProfilerStep#{step}"), ("cpu_op", "aten::mm"))]
+    path = folder / "many_steps.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    for width in 1280, 375:
+        page = browser.open(report(folder, path, name="many_steps.html"), width=width)
+        page.run("""window.drawn = []; window.real = CanvasRenderingContext2D.prototype.fillText; CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            if (this.textAlign === "center") { const half = this.measureText(text).width / 2; window.drawn.push([text, x - half, x + half, this.canvas.clientWidth]); } window.real.call(this, text, x, y); };
+            document.getElementById("theme").click()""")
+        page.wait("window.drawn.length > 0")
+        drawn = page.run("window.drawn")
+        numbers = [int(text) for text, *_ in drawn]
+        apart = {b - a for a, b in zip(numbers, numbers[1:])}
+        check(f"labels of 120,000 steps are round, {width} pixels wide", len(numbers) > 1 and len(apart) == 1 and str(apart.copy().pop()).rstrip("0") in "125" and all(n % next(iter(apart)) == 0 for n in numbers), drawn)
+        check("and are neither cut nor overlap", all(low >= 0 and high <= wide for _, low, high, wide in drawn) and all(a[2] < b[1] for a, b in zip(drawn, drawn[1:])), drawn)
+        page.close()
 
 
 def outlier(browser, folder):
@@ -448,6 +495,9 @@ def main():
         for trace in cuda, stack, GOLDEN / "torch/cuda_streams.json.gz", GOLDEN / "memory/train.json.gz":
             findings(browser, report(folder, trace, name="findings.html"), trace)
         cards(browser, address, cuda)
+        wide_cards(browser, folder)
+        long_keys(browser, folder)
+        many_steps(browser, folder)
         outlier(browser, folder)
         calls(browser, address, "cuda", "", 12)
         calls(browser, address, "cuda", "By shape", 12, but=["aten::_foreach_sqrt", "aten::_foreach_add_"])  # lists of tensors: their shapes are written otherwise

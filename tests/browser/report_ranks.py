@@ -140,6 +140,16 @@ def leads(browser, address):
     check("and what it does differently", "rank 2 (nccl2.json.gz)" in told and "softmax_warp_forward (on the device) is new" in told and "Calls, typical" in told and not told.endswith("false"), told)
     check("no error on the way", page.troubles() == [], "\n".join(page.troubles()))
     page.close()
+    for width, boxes in (375, "main"), (1280, "main, main .scroll"):  # long names of kernels
+        page = browser.open(address + "#compare", width=width)
+        page.wait("document.querySelectorAll('#page-compare-0 tbody tr').length > 0")
+        wide = page.run(f"[...document.querySelectorAll('{boxes}')].filter((one) => one.offsetParent && one.scrollWidth > one.clientWidth).map((one) => one.className + ' ' + one.scrollWidth)")
+        check(f"Compare does not scroll sideways, {width} pixels wide", wide == [], wide)
+        page.close()
+    page = browser.open(address)
+    ticks = page.run("[...document.querySelectorAll('.late-scale .ticks span')].map((one) => one.textContent)")
+    check("ticks of the scale of lateness are round", len(ticks) >= 3 and all(tick.split()[0] in ("0", "1", "2", "5", "10", "20", "50", "100", "200", "500") for tick in ticks), ticks)
+    page.close()
 
 
 def restored(browser, address):

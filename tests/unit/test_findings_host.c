@@ -72,6 +72,44 @@ static void python_between_small_ops_is_told(void **state)
     assert_silent(ops_with_gaps(200, 3, 3, NULL), "op-overhead");    /* too few to judge */
 }
 
+/* A quick loop over tiny ops: the gaps are short, and there is nothing but such ops. */
+static void a_loop_over_tiny_ops_is_told(void **state)
+{
+    (void)state;
+    for (int64_t gap = 0; gap <= 1; gap++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 2000; i++, at += 8 + gap) {
+            made_op(t, thread, at * US, (at + 4) * US, "aten::add");
+            made_op(t, thread, (at + 4) * US, (at + 8) * US, "aten::mul");
+        }
+        if (gap == 1)
+            assert_first(made_end(t), "op-overhead", 1000);
+        else
+            assert_silent(made_end(t), "op-overhead");
+    }
+}
+
+/* How a program starts and ends is not the work that is examined. */
+static void what_follows_the_last_op_is_not_examined(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    made_span(t, thread, 0, 30000 * US, "main", MTP__CATEGORY_PYTHON_FUNCTION);
+    for (int64_t i = 0; i < 10; i++)
+        made_op(t, thread, (10000 + i * 1000) * US, (10400 + i * 1000) * US, "aten::mm");
+    mtp_findings *f = findings_of(made_end(t));
+    mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+    assert_ok(mtp_findings_get_summary(f, &s));
+    assert_int_equal(s.whole_ns, 9400 * US);
+    assert_int_equal(s.idle_ns, 5400 * US);
+    assert_int_equal(place_of(f, "host-idle"), 0);
+    assert_non_null(strstr(mtp_findings_row(f, 0)->title.bytes, "57%"));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
 static void long_gaps_are_told_with_what_they_are_in(void **state)
 {
     (void)state;
@@ -394,6 +432,34 @@ static void steps_that_take_longer_are_told_with_what_differed(void **state)
     assert_silent(stepping(3, 1, 5000, "save"), "outlier-steps"); /* of three steps, none is usual */
 }
 
+/* Step 11 saves for 30 ms, and loads for 20: the evidence says what saving took, not what both did. */
+static void evidence_of_a_step_has_the_time_of_what_it_names(void **state)
+{
+    (void)state;
+    for (int late = 0; late <= 11; late += 11) { /* 0: as warm-up */
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0, at = 0; i < 20; i++) {
+            int64_t length = 1000 + (i == late ? 50000 : 0) + i % 3;
+            made_step(t, thread, (int)i, at, at + length);
+            made_op(t, thread, at * US, (at + 990) * US, "aten::mm");
+            if (i == late) {
+                made_op(t, thread, (at + 990) * US, (at + 30990) * US, "save");
+                made_op(t, thread, (at + 30990) * US, (at + 50990) * US, "load");
+            }
+            at += length;
+        }
+        mtp_findings *f = findings_of(made_end(t));
+        int place = place_of(f, late == 0 ? "warm-up" : "outlier-steps");
+        assert_true(place >= 0);
+        const mtp_evidence *e = mtp_findings_evidence(f, (size_t)place, 0);
+        assert_string_equal(e->name.bytes, "save");
+        assert_int_equal(e->total_ns, 30000 * US);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
 /* A step in which nothing runs for long: the program waits. One that serves may wait for requests; and a short wait may
  * be the system's. */
 static void a_long_wait_in_a_step_is_told_if_the_program_trains(void **state)
@@ -669,6 +735,8 @@ int main(void)
         TEST(a_slow_loader_is_told),
         TEST(workers_need_other_advice),
         TEST(python_between_small_ops_is_told),
+        TEST(a_loop_over_tiny_ops_is_told),
+        TEST(what_follows_the_last_op_is_not_examined),
         TEST(long_gaps_are_told_with_what_they_are_in),
         TEST(gaps_within_pytorch_have_other_advice),
         TEST(what_may_wait_for_requests_is_a_note),
@@ -683,6 +751,7 @@ int main(void)
         TEST(one_op_that_takes_most_of_the_time_is_a_note),
         TEST(an_optimizer_that_takes_most_of_the_time_is_a_note),
         TEST(steps_that_take_longer_are_told_with_what_differed),
+        TEST(evidence_of_a_step_has_the_time_of_what_it_names),
         TEST(a_long_wait_in_a_step_is_told_if_the_program_trains),
         TEST(a_step_that_does_more_is_not_noise),
         TEST(a_long_first_step_is_warm_up_and_left_out),

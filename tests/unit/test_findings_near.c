@@ -167,6 +167,7 @@ static void three_percent_in_the_collector_are_told(void **state)
         made_span(t, thread, (i * 1000 + 970) * US, (i * 1000 + 1000) * US, "Python GC",
                   MTP__CATEGORY_PYTHON_FUNCTION);
     }
+    made_op(t, thread, 10000 * US, 10001 * US, "aten::mm");
     assert_first(made_end(t), "garbage-collection", 300);
 }
 
@@ -221,6 +222,117 @@ static void memory_that_grows_now_and_then_is_no_leak(void **state)
         }
         made_end(t);
         if (every == 1)
+            assert_found(t, "memory-growth");
+        else
+            assert_silent(t, "memory-growth");
+    }
+}
+
+/* Every fourth step does four batches: no op alone makes up half of what it takes longer, all together do. */
+static void steps_that_do_more_of_everything_are_told(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t thread = made_thread(t, 7);
+    for (int64_t i = 0, at = 0; i < 21; i++) {
+        int64_t from = at;
+        for (int64_t k = 0, batches = i % 4 == 3 ? 4 : 1; k < batches; k++) {
+            made_op(t, thread, at * US, (at + 450) * US, "aten::mm");
+            made_op(t, thread, (at + 450) * US, (at + 750) * US, "aten::addmm");
+            made_op(t, thread, (at + 750) * US, (at + 1000) * US, "aten::sqrt");
+            at += 1000;
+        }
+        made_step(t, thread, (int)i, from, at += i % 3);
+    }
+    mtp_findings *f = findings_of(made_end(t));
+    int place = place_of(f, "periodic-steps");
+    assert_true(place >= 0);
+    assert_non_null(strstr(mtp_findings_row(f, (size_t)place)->title.bytes, "Every 4th step"));
+    mtp_findings_destroy(f);
+    mtp_trace_destroy(t);
+}
+
+/* The first use of a module imports it: nothing to be won. */
+static void an_import_between_ops_is_not_told_as_idle(void **state)
+{
+    (void)state;
+    for (int imports = 0; imports <= 1; imports++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        made_op(t, thread, 0, 100000 * US, "aten::mm");
+        made_span(t, thread, 100000 * US, 160000 * US,
+                  imports ? "<frozen importlib._bootstrap>(233): _call_with_frames_removed"
+                          : "train.py(7): wait",
+                  MTP__CATEGORY_PYTHON_FUNCTION);
+        made_span(t, thread, 100001 * US, 159999 * US, "optim/__init__.py(1): <module>",
+                  MTP__CATEGORY_PYTHON_FUNCTION);
+        made_op(t, thread, 160000 * US, 300000 * US, "aten::mm");
+        mtp_findings *f = findings_of(made_end(t));
+        int place = place_of(f, "host-idle");
+        assert_int_equal(place >= 0, !imports);
+        if (!imports) /* the innermost is named; and where it is, once */
+            assert_non_null(strstr(mtp_findings_row(f, (size_t)place)->text.bytes,
+                                   "in optim/__init__.py(1): <module>, 60.0 ms."));
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* Cycles of a schedule: between them nothing is recorded. jump: the number by which the second cycle is ahead. */
+static mtp_trace *cycles(int jump, bool device)
+{
+    mtp_trace *t = made_begin();
+    gpu g = {.t = t, .thread = made_thread(t, 7)};
+    if (device)
+        g.stream = made_stream(t, 0, 7);
+    for (int64_t i = 0; i < 12; i++) {
+        int64_t at = i * 1000 + (i >= 6 ? 60000 : 0);
+        made_step(t, g.thread, (int)i + (i >= 6 ? jump : 0), at, at + 999);
+        made_op(t, g.thread, at * US, (at + 990) * US, "aten::mm");
+        if (device)
+            made_kernel(&g, at + 1, at + 10, at + 980, "gemm");
+    }
+    return made_end(t);
+}
+
+static void time_between_the_cycles_of_a_schedule_is_not_examined(void **state)
+{
+    (void)state;
+    for (int device = 0; device <= 1; device++) {
+        const char *id = device ? "device-idle-host" : "host-idle";
+        assert_found(cycles(0, device), id);
+        assert_silent(cycles(40, device), id);
+        assert_silent(cycles(-6, device), id); /* numbered anew */
+        mtp_trace *t = cycles(40, device);
+        mtp_findings *f = findings_of(t);
+        mtp_findings_summary s = MTP_FINDINGS_SUMMARY_INIT;
+        assert_ok(mtp_findings_get_summary(f, &s));
+        assert_int_equal(s.whole_ns, 11999 * US - 1 * US);
+        assert_int_equal(s.steps, 12);
+        mtp_findings_destroy(f);
+        mtp_trace_destroy(t);
+    }
+}
+
+/* Sequences grow: what each step leaves behind is larger than before, but frees it in the next. */
+static void inputs_that_grow_are_no_leak(void **state)
+{
+    (void)state;
+    for (int keeps = 0; keeps <= 1; keeps++) {
+        mtp_trace *t = made_begin();
+        uint32_t thread = made_thread(t, 7);
+        for (int64_t i = 0; i < 14; i++) {
+            int64_t bytes = (i + 1) * (64 << 10);
+            made_step(t, thread, (int)i, i * 1000, i * 1000 + 1000);
+            made_op(t, thread, (i * 1000 + 10) * US, (i * 1000 + 900) * US, "aten::bmm");
+            made_memory(t, thread, (i * 1000 + 20) * US, keeps ? 4096 + (uint64_t)i : 4096 + (uint64_t)i % 2,
+                        bytes);
+            if (!keeps && i > 0)
+                made_memory(t, thread, (i * 1000 + 30) * US, 4096 + (uint64_t)(i - 1) % 2,
+                            (64 << 10) - bytes);
+        }
+        made_end(t);
+        if (keeps)
             assert_found(t, "memory-growth");
         else
             assert_silent(t, "memory-growth");
@@ -401,6 +513,10 @@ int main(void)
         TEST(casts_while_a_batch_is_made_belong_to_the_loader),
         TEST(one_long_call_is_no_imbalance),
         TEST(memory_that_grows_now_and_then_is_no_leak),
+        TEST(steps_that_do_more_of_everything_are_told),
+        TEST(an_import_between_ops_is_not_told_as_idle),
+        TEST(time_between_the_cycles_of_a_schedule_is_not_examined),
+        TEST(inputs_that_grow_are_no_leak),
         TEST(what_was_reserved_twice_is_not_fragmentation),
         TEST(few_gaps_or_long_kernels_are_not_launch_bound),
         TEST(one_pause_alone_is_told_if_it_is_long),

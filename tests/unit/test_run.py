@@ -428,6 +428,8 @@ print(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)
 def after(): pass
 after()
 first, second = torch.optim.Optimizer(), torch.optim.Optimizer()
+import gc
+for i in range(100): gc.collect()
 import mtprof
 for i in range(10):
     with mtprof.record_function("batch"): pass
@@ -446,6 +448,7 @@ def steps(folder):
     names = done.names()
     check("functions_are_followed_until_torch_is_imported", names.get("train.py(2): before") == 1 and "train.py(6): after" not in names,
           (names, done))
+    check("collections_are_recorded_after_it_too", names.get("Python GC", 0) >= 100, (names, done))
     check("torch_has_its_own_loader", "SourceFileLoader SourceFileLoader" in done.out, done)
     told = subprocess.run([MTPROF, "steps", "--json", folder / "run.mtp"], capture_output=True, text=True)
     numbers = [s.get("step", s.get("number")) for s in json.loads(told.stdout)["steps"]] if told.returncode == 0 else told

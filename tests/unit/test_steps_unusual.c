@@ -69,6 +69,33 @@ static void an_unusual_step_is_reported_with_its_differences(void **state)
     mtp_trace_destroy(t);
 }
 
+/* What follows the last step() is empty: the usual step has as many calls as the others. */
+static void an_empty_rest_is_not_a_usual_step(void **state)
+{
+    (void)state;
+    mtp_trace *t = made_begin();
+    uint32_t main = made_thread(t, 7);
+    int64_t at = 0;
+    for (int i = 0; i <= 8; i++) {
+        char name[32];
+        int calls = i == 8 ? 0 : i == 4 ? 15 : 11;
+        int64_t length = i == 4 ? 900000 : i == 8 ? 20000 : 100000 + (i % 2) * 40000;
+        snprintf(name, sizeof name, "ProfilerStep#%d", i);
+        made_scope(t, main, at, at + length, name);
+        for (int k = 0; k < calls; k++)
+            made_op(t, main, at + k * length / 16, at + (k + 1) * length / 16, "aten::mm");
+        at += length;
+    }
+    mtp_steps *s = steps_of(made_end(t));
+    const mtp_step_row *r = mtp_steps_row(s, 4);
+    assert_false(mtp_steps_row(s, 8)->is_outlier);
+    assert_true(r->is_outlier);
+    assert_string_equal(r->reasons[0].what.bytes, "aten::mm");
+    assert_int_equal(r->reasons[0].calls, 4);
+    mtp_steps_destroy(s);
+    mtp_trace_destroy(t);
+}
+
 /* Found by the fuzzer: the difference, a double, is rounded up to 2^63, which is no int64_t. */
 static void a_step_of_all_time_is_longer_than_usual(void **state)
 {
@@ -174,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_unusual_step_is_reported_with_its_differences),
+        TEST(an_empty_rest_is_not_a_usual_step),
         TEST(a_step_of_all_time_is_longer_than_usual),
         TEST(gaps_are_listed_longest_first_with_their_surroundings),
         TEST(the_longest_of_many_gaps_are_kept),

@@ -365,12 +365,14 @@ def the_figures_of_an_ended_recording_are_those_of_stats(folder):
 
 @test
 def a_killed_program_is_said_to_have_ended(folder):
-    with Recorded(folder, "busy") as program, Terminal(program.spool, "-d", "0.1") as t:
-        t.wait("live")
-        program.stop(signal.SIGKILL)
-        t.wait("ended without stopping")
-        t.type("q")
-        check("quits", t.end() == 0 and t.is_restored(), t.seen[-100:])
+    for columns in 100, 80, 40:
+        with Recorded(folder, "busy", name=f"a_name_that_leaves_little_room_in_a_line_{columns}.mtp") as program, Terminal(program.spool, "-d", "0.1", columns=columns) as t:
+            t.wait("live")
+            program.stop(signal.SIGKILL)
+            t.wait("ended without stopping")
+            check(f"said in {columns} columns", t.until(lambda: any(line.rstrip().endswith("ended without stopping") for line in t.frame()[:1])), t.frame()[:1])
+            t.type("q")
+            check("quits", t.end() == 0 and t.is_restored(), t.seen[-100:])
 
 
 @test

@@ -193,18 +193,33 @@ static void take_rest(mtp__case *c)
         row->is_outlier = false, row->more_ns = 0, c->has_rest = true;
 }
 
-/* When a program without steps begins to work: what precedes that, such as imports and their garbage collection, is how it starts. */
-static int64_t first_work(const mtp__case *c, int64_t from)
+/* When a program without steps begins to work, and when it has done so: what precedes that, such as imports and their garbage
+ * collection, is how it starts, and what follows is how the interpreter ends. */
+static void clip_to_work(mtp__case *c)
 {
     const mtp_trace *t = c->t;
-    int64_t first = INT64_MAX;
+    int64_t first = INT64_MAX, last = INT64_MIN;
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
         for (uint32_t i = track->first; c->wanted[k] && i < track->first + track->count; i++)
-            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) && !is_recording(c, i))
+            if (t->category[i] != MTP__CATEGORY_PYTHON_FUNCTION && !mtp__is_step(t, i) &&
+                !is_recording(c, i)) {
                 first = t->start[i] < first ? t->start[i] : first;
+                last = t->end[i] > last ? t->end[i] : last;
+            }
     }
-    return first != INT64_MAX && first > from ? first : from;
+    if (first > last)
+        return;
+    c->from = first > c->from ? first : c->from;
+    c->to = last < c->to ? last : c->to;
+}
+
+/* Between the cycles of a schedule nothing is recorded, and steps go on with a higher number; or from the start. */
+static bool is_pause_after(const mtp_steps *s, uint32_t i)
+{
+    const mtp_step_row *row = &s->rows[i];
+    return i + 1 < s->count && (uint64_t)row[1].number - (uint64_t)row->number != 1 &&
+           row[1].start_ns > row->end_ns;
 }
 
 /* Warm-up, leading steps that are far longer than the others, is left out; of the rest, such steps do not count. */
@@ -220,18 +235,20 @@ static void choose_time(mtp__case *c)
     c->is_stepped = !s->whole_trace && s->count > 1;
     c->from = s->rows[k].start_ns;
     c->to = c->from;
-    double late = 0;
+    double left_out = 0;
     for (uint32_t i = k; i < s->count; i++) {
+        bool late = mtp__case_is_late(&s->rows[i]), pause = is_pause_after(s, i);
         c->to = s->rows[i].end_ns > c->to ? s->rows[i].end_ns : c->to;
-        c->has_outliers |= mtp__case_is_late(&s->rows[i]);
-        late += mtp__case_is_late(&s->rows[i]) ? (double)s->rows[i].times.wall_ns : 0;
+        c->has_left_out |= late || pause;
+        left_out += late ? (double)s->rows[i].times.wall_ns : 0;
+        left_out += pause ? (double)s->rows[i + 1].start_ns - (double)s->rows[i].end_ns : 0;
     }
     if (!c->is_stepped)
-        c->from = first_work(c, c->from);
+        clip_to_work(c);
     c->from = c->from < c->to ? c->from : c->to;
     /* so that sums and differences cannot overflow */
     bool sane = c->from > -(INT64_MAX / 4) && c->to < INT64_MAX / 4;
-    c->whole = sane ? (double)c->to - (double)c->from - late : 0;
+    c->whole = sane ? (double)c->to - (double)c->from - left_out : 0;
 }
 
 const mtp_step_row *mtp__case_step(const mtp__case *c, int64_t ts)
@@ -240,13 +257,36 @@ const mtp_step_row *mtp__case_step(const mtp__case *c, int64_t ts)
     return c->steps->whole_trace || ts < c->steps->rows[0].start_ns ? NULL : mtp__step_row_at(&counting, ts);
 }
 
+/* The last step that begins at an instant or before; MTP__NONE: it precedes them all. */
+static uint32_t step_before(const mtp_steps *s, int64_t ts)
+{
+    uint32_t low = 0, high = s->count;
+    MTP__BISECT(low, high, mid, s->rows[mid].start_ns <= ts)
+    return low > 0 ? low - 1 : MTP__NONE;
+}
+
+bool mtp__case_in_left_out(const mtp__case *c, int64_t ts)
+{
+    uint32_t i = step_before(c->steps, ts);
+    if (i == MTP__NONE)
+        return false;
+    return ts < c->steps->rows[i].end_ns ? mtp__case_is_late(&c->steps->rows[i])
+                                         : is_pause_after(c->steps, i);
+}
+
 int64_t mtp__case_clip(const mtp__case *c, int64_t start, int64_t end)
 {
-    const mtp_step_row *row = c->has_outliers ? mtp__case_step(c, start) : NULL;
-    uint32_t i = row != NULL ? (uint32_t)(row - c->steps->rows) + 1 : 0;
-    for (; c->has_outliers && i < c->steps->count && c->steps->rows[i].start_ns < end; i++)
-        if (c->steps->rows[i].start_ns > start && mtp__case_is_late(&c->steps->rows[i]))
-            return c->steps->rows[i].start_ns;
+    const mtp_steps *s = c->steps;
+    if (!c->has_left_out)
+        return end;
+    for (uint32_t i = step_before(s, start) + 1; i <= s->count; i++) { /* MTP__NONE + 1 is 0 */
+        if (i > 0 && is_pause_after(s, i - 1) && s->rows[i - 1].end_ns > start)
+            return s->rows[i - 1].end_ns < end ? s->rows[i - 1].end_ns : end;
+        if (i == s->count || s->rows[i].start_ns >= end)
+            break;
+        if (s->rows[i].start_ns > start && mtp__case_is_late(&s->rows[i]))
+            return s->rows[i].start_ns;
+    }
     return end;
 }
 
@@ -446,7 +486,7 @@ static void blame(searching *s, mtp__idle *gap, uint32_t call)
 {
     const mtp__case *c = s->c;
     gap->blame = MTP__NONE;
-    if (mtp__case_in_outlier(c, gap->start)) {
+    if (mtp__case_is_left_out(c, gap->start)) {
         gap->cause = MTP__IDLE_OUTLIER;
     } else if (loading(s, gap, &gap->blame) >= LOADER_SHARE * (double)(gap->end - gap->start)) {
         gap->cause = MTP__IDLE_LOADER;
@@ -481,7 +521,7 @@ static bool find_idle(searching *s)
             blame(s, gap, w->call);
         }
         if (w->end > until) {
-            if (!mtp__case_in_outlier(c, w->start))
+            if (!mtp__case_is_left_out(c, w->start))
                 c->device_busy += (double)(w->end - (w->start > until ? w->start : until));
             until = w->end;
             last = w->span;
@@ -528,7 +568,7 @@ double mtp__case_exposed(const mtp__case *c, unsigned kinds, unsigned hidden_by)
         at = next > at ? next : at;
         if (i == c->works)
             break;
-        if ((kinds >> c->work[i].kind & 1) && !mtp__case_in_outlier(c, c->work[i].start))
+        if ((kinds >> c->work[i].kind & 1) && !mtp__case_is_left_out(c, c->work[i].start))
             until = c->work[i].end > until ? c->work[i].end : until;
         if (hidden_by >> c->work[i].kind & 1)
             hidden = c->work[i].end > hidden ? c->work[i].end : hidden;

@@ -10,7 +10,7 @@
 #define LONG_NS 100000        /* a long gap between ops */
 #define GAPS_SHARE 0.1        /* of the time, spent in long gaps */
 #define GAP_ALONE_NS 50000000 /* a gap that counts even if there is only one */
-#define BETWEEN_SHARE 0.15    /* of the time, between ops */
+#define BETWEEN_SHARE 0.1     /* of the time, between ops */
 #define SMALL_SHARE 0.5       /* of the time, between ops and in small ones */
 #define SMALL_NS 5000         /* own time of a small op */
 #define SMALL_OPS 500u
@@ -47,7 +47,7 @@ mtp_status mtp__find_loading(mtp__case *c)
     uint32_t count = 0;
     bool has_workers = false;
     for (uint32_t i = 0; i < c->load_count; i++) {
-        if (mtp__case_in_outlier(c, c->loads[i].start))
+        if (mtp__case_is_left_out(c, c->loads[i].start))
             continue;
         double ns = mtp__case_within(c, c->loads[i].start, c->loads[i].end);
         sum += ns;
@@ -119,12 +119,12 @@ static void on_gap(gaps *g, int64_t start, int64_t end)
 {
     end = mtp__case_clip(g->c, start, end < g->c->to ? end : g->c->to);
     mtp__idle gap = {.start = start, .end = end};
-    if (end <= start || is_loading(g, start, end) || mtp__case_in_outlier(g->c, start))
+    if (end <= start || is_loading(g, start, end) || mtp__case_is_left_out(g->c, start))
         return;
     if (end - start < LONG_NS) {
         g->between += (double)(end - start);
         g->shorts++;
-    } else {
+    } else if (!mtp__gap_imports(g->c, &gap)) {
         g->longer += (double)(end - start);
         g->longest = (double)(end - start) > g->longest ? (double)(end - start) : g->longest;
         g->longs++;

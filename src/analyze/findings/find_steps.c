@@ -72,7 +72,9 @@ static void add_step(mtp__evidence *tally, const examined *e, const mtp_step_row
                                           .source = {"", 0},
                                           .apart = (uint64_t)r->start_ns,
                                           .calls = 1,
-                                          .total = (double)r->more_ns,
+                                          .total = is_loading(e, r)      ? more_loading(e, r)
+                                                   : r->reason_count > 0 ? (double)r->reasons[0].ns
+                                                                         : (double)r->more_ns,
                                           .start = r->start_ns,
                                           .end = r->end_ns,
                                           .span = MTP__NONE});
@@ -112,12 +114,14 @@ static cause cause_of(const examined *e, const mtp_step_row *r)
     bool does_more = work_of(e->c, r) > e->usual_work;
     if (is_loading(e, r))
         return r->more_ns >= (e->has_workers ? WAKE_NS : WAIT_NS) ? LOADING : NOISE;
-    for (uint32_t i = 0; i < r->reason_count; i++)
-        if (r->reasons[i].ns >= r->more_ns / 2 &&
-            ((does_more && r->reasons[i].calls > 0) || (MTP__EQUALS(r->reasons[i].what, "(idle)") &&
-                                                        r->more_ns >= WAIT_NS && !mtp__case_may_serve(e->c))))
+    double by_calls = 0;
+    for (uint32_t i = 0; i < r->reason_count; i++) {
+        by_calls += r->reasons[i].calls > 0 ? (double)r->reasons[i].ns : 0;
+        if (r->reasons[i].ns >= r->more_ns / 2 && MTP__EQUALS(r->reasons[i].what, "(idle)") &&
+            r->more_ns >= WAIT_NS && !mtp__case_may_serve(e->c))
             return CAUSED;
-    return does_more ? UNCLEAR : NOISE;
+    }
+    return !does_more ? NOISE : by_calls >= 0.5 * (double)r->more_ns ? CAUSED : UNCLEAR;
 }
 
 /* After the last step() there may be a rest, in which the program does nothing, and devices finish their work. */
@@ -157,6 +161,7 @@ typedef struct late_steps {
     uint32_t count, period; /* every so many steps; 0: not regular */
     uint32_t waits;         /* in which nothing ran */
     uint32_t longest[NAMED];
+    int64_t worst; /* number of the longest */
     mtp__words text;
     mtp__evidence tally;
 } late_steps;
@@ -186,6 +191,7 @@ static void say_late(const examined *e, late_steps *l)
 {
     const mtp_steps *s = e->c->steps;
     uint32_t named = l->count < NAMED ? l->count : NAMED;
+    l->worst = named > 0 ? s->rows[l->longest[0]].number : 0;
     qsort(l->longest, named, sizeof *l->longest, by_step);
     for (uint32_t i = 0; i < named; i++) {
         const mtp_step_row *r = &s->rows[l->longest[i]];
@@ -238,13 +244,6 @@ static uint32_t period_of(const examined *e)
     return apart;
 }
 
-static int64_t worst(const mtp__case *c, const late_steps *l)
-{
-    const mtp__alike *first = mtp__evidence_first(&l->tally);
-    const mtp_step_row *row = first != NULL ? mtp__case_step(c, first->start) : NULL;
-    return row != NULL ? row->number : 0;
-}
-
 static const char *ordinal(uint32_t n)
 {
     uint32_t last = n % 100 / 10 == 1 ? 0 : n % 10;
@@ -284,7 +283,7 @@ static void say_advice(mtp__words *w, const examined *e, cause which, const late
                  "If that is an evaluation, a checkpoint or logging: do it less often, or beside the "
                  "training. 'mtprof steps' lists each such step; 'mtprof cut --step %lld' extracts one for a "
                  "viewer.",
-                 (long long)worst(e->c, l));
+                 (long long)l->worst);
     else
         mtp__say(w,
                  which == CAUSED ? "'mtprof steps' lists each such step; 'mtprof cut --step %lld' extracts "
@@ -292,7 +291,7 @@ static void say_advice(mtp__words *w, const examined *e, cause which, const late
                                  : "Larger inputs ('mtprof table --by-shape', if shapes were recorded), or "
                                    "another program, throttling, page faults: repeat the run on a quiet "
                                    "machine. If it stays, look at step %lld.",
-                 (long long)worst(e->c, l));
+                 (long long)l->worst);
 }
 
 static mtp_status tell_late(mtp__case *c, const examined *e, cause which)

@@ -45,7 +45,7 @@ static void summarise(const mtp__case *c, mtp_findings *f)
     s->end_ns = c->to;
     s->whole_ns = mtp__whole_ns(c->whole);
     s->warm_up = c->first_step;
-    double cpu = 0, device = 0, idle = 0, before = 0; /* before it began to work */
+    double cpu = 0, device = 0, idle = 0, beside = 0; /* before and after it worked */
     for (uint32_t i = c->first_step; i < c->steps->count; i++) {
         if (mtp__case_is_late(&c->steps->rows[i])) {
             s->outliers++;
@@ -56,11 +56,13 @@ static void summarise(const mtp__case *c, mtp_findings *f)
         cpu += (double)c->steps->rows[i].times.cpu_ns;
         device += (double)c->steps->rows[i].times.device_ns;
         idle += (double)c->steps->rows[i].times.idle_ns;
-        before = !c->is_stepped ? (double)c->from - (double)c->steps->rows[i].start_ns : 0;
+        const mtp_step_row *row = &c->steps->rows[i];
+        beside =
+            c->is_stepped ? 0 : (double)c->from - (double)row->start_ns + (double)row->end_ns - (double)c->to;
     }
     s->cpu_ns = mtp__whole_ns(cpu);
     s->device_ns = mtp__whole_ns(device);
-    s->idle_ns = mtp__whole_ns(idle > before ? idle - before : 0);
+    s->idle_ns = mtp__whole_ns(idle > beside ? idle - beside : 0);
 }
 
 static mtp_status examine(mtp_findings *f, const mtp_findings_options *options)

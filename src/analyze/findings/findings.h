@@ -103,12 +103,13 @@ typedef struct mtp__case {
     mtp_steps *steps;    /* owned */
     uint32_t first_step; /* earlier ones are warm-up */
     int64_t from, to;    /* the time examined */
-    double whole;        /* its length without outlying steps, ns */
+    double whole;        /* its length without what is left out, ns */
     bool is_stepped;     /* it has two steps or more: one alone is all of the program, its start included */
     bool has_rest;       /* the last one is what follows the last step() */
-    bool has_outliers;   /* steps that are far longer: findings of their own */
-    uint16_t *names;     /* owned: by text, MTP__NAME_ bits */
-    uint8_t *wanted;     /* owned: by track: of the process examined */
+    bool
+        has_left_out; /* steps that are far longer, which are findings of their own; pauses of the recording */
+    uint16_t *names;  /* owned: by text, MTP__NAME_ bits */
+    uint8_t *wanted;  /* owned: by track: of the process examined */
     uint32_t main_track; /* the busiest thread; MTP__NONE: there is none */
     uint32_t *owner;     /* owned: by span: the nearest op or call around it, or MTP__NONE */
     int64_t *own;        /* owned: by span: an op's or call's time less that of those inside; wraps */
@@ -142,20 +143,21 @@ static inline bool mtp__case_is_work(const mtp__case *c, uint32_t span)
 /* The step in which an instant lies, or NULL. */
 const mtp_step_row *mtp__case_step(const mtp__case *c, int64_t ts);
 bool mtp__case_is_late(const mtp_step_row *row); /* far longer than the others */
-static inline bool mtp__case_in_outlier(const mtp__case *c, int64_t ts)
+/* Does it lie in an outlying step, or between the cycles of a schedule? */
+bool mtp__case_in_left_out(const mtp__case *c, int64_t ts);
+static inline bool mtp__case_is_left_out(const mtp__case *c, int64_t ts)
 {
-    const mtp_step_row *row = c->has_outliers ? mtp__case_step(c, ts) : NULL;
-    return row != NULL && mtp__case_is_late(row);
+    return c->has_left_out && mtp__case_in_left_out(c, ts);
 }
-/* Where an interval that begins outside of outlying steps runs into one; else its end. */
+/* Where an interval that begins in what is examined runs into what is left out; else its end. */
 int64_t mtp__case_clip(const mtp__case *c, int64_t start, int64_t end);
 /* The part of an interval that is within the time examined; 0: none. */
 static inline double mtp__case_within(const mtp__case *c, int64_t start, int64_t end)
 {
     int64_t a = start > c->from ? start : c->from, b = end < c->to ? end : c->to;
-    if (b <= a || mtp__case_in_outlier(c, a))
+    if (b <= a || mtp__case_is_left_out(c, a))
         return 0;
-    return (double)(c->has_outliers ? mtp__case_clip(c, a, b) : b) - (double)a;
+    return (double)(c->has_left_out ? mtp__case_clip(c, a, b) : b) - (double)a;
 }
 static inline double mtp__case_time(const mtp__case *c, uint32_t span)
 {
@@ -199,6 +201,7 @@ void mtp__evidence_fini(mtp__evidence *tally);
 /* Adds a span that took ns, of the time examined. lines: by source line, too. */
 void mtp__evidence_span(mtp__evidence *tally, const mtp__case *c, uint32_t span, double ns, bool lines);
 /* Adds an interval in which nothing ran: by what it is in. */
+bool mtp__gap_imports(const mtp__case *c, const mtp__idle *gap); /* is a module imported meanwhile? */
 void mtp__evidence_gap(mtp__evidence *tally, const mtp__case *c, const mtp__idle *gap, double ns);
 void mtp__evidence_add(mtp__evidence *tally, mtp__alike one);
 

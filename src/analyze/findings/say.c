@@ -172,15 +172,32 @@ static double overlap(const mtp_trace *t, uint32_t span, const mtp__idle *gap)
     return b > a ? (double)(b - a) : 0;
 }
 
-/* The innermost annotation or function of the busiest thread that takes most of it; and the line of the program
- * around that. */
-void mtp__evidence_gap(mtp__evidence *tally, const mtp__case *c, const mtp__idle *gap, double ns)
+/* The innermost annotation or function of the busiest thread that takes most of it. */
+static uint32_t around(const mtp__case *c, const mtp__idle *gap)
 {
     const mtp_trace *t = c->t;
     int64_t middle = gap->start + (gap->end - gap->start) / 2; /* both are within the time examined */
     uint32_t in = c->main_track != MTP__NONE ? mtp__trace_span_at(t, c->main_track, middle) : MTP__NONE;
     while (in != MTP__NONE && overlap(t, in, gap) < 0.5 * (double)(gap->end - gap->start))
         in = t->parent[in];
+    return in;
+}
+
+bool mtp__gap_imports(const mtp__case *c, const mtp__idle *gap)
+{
+    const mtp_trace *t = c->t;
+    uint32_t in = around(c, gap);
+    while (in != MTP__NONE &&
+           strstr(mtp__trace_get_text(t, t->name[in]).bytes, "importlib._bootstrap") == NULL)
+        in = t->parent[in];
+    return in != MTP__NONE;
+}
+
+/* With the line of the program around what it lies in. */
+void mtp__evidence_gap(mtp__evidence *tally, const mtp__case *c, const mtp__idle *gap, double ns)
+{
+    const mtp_trace *t = c->t;
+    uint32_t in = around(c, gap);
     mtp__alike one = {.what = {"", 0},
                       .source = {"", 0},
                       .calls = 1,
@@ -195,6 +212,8 @@ void mtp__evidence_gap(mtp__evidence *tally, const mtp__case *c, const mtp__idle
             if (t->category[up] == MTP__CATEGORY_PYTHON_FUNCTION && !mtp__of_framework(name))
                 one.source = name;
         }
+        if (one.source.bytes == one.what.bytes)
+            one.source = (mtp_text){"", 0}; /* it is that line itself */
     }
     mtp__evidence_add(tally, one);
 }

@@ -257,6 +257,12 @@ static void say_why(mtp__words *w, const mtp_ranks *r, const late *l, const mtp_
     mtp__say_time(w, more);
     mtp__say(w, " more per step than the median of the other ranks in ");
     mtp__say_name(w, op);
+    if (y->usual_calls < 0.05 && y->usual <= 0) {
+        mtp__say(w, "%s, which these do not call (%.*f calls).", y->on_device ? " on the device" : "",
+                 y->calls < 10 ? 1 : 0, y->calls);
+        say_what(w, op.bytes);
+        return;
+    }
     mtp__say(w, y->on_device ? " on the device (" : " (own time ");
     mtp__say_time(w, y->own);
     mtp__say(w, " instead of ");

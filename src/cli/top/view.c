@@ -3,10 +3,13 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include "base/plain.h"
 #include "cli/top/top.h"
 
 #define STACK_SHOWN 12          /* scopes of a thread */
 #define DISK_LEAST (128u << 10) /* less than a piece may need */
+#define SINCE_LEAST 64          /* columns for what the numbers are about, in full */
+#define NAME_LEAST 12           /* columns of a program's name: its number gives way to more */
 #define NAME_USUAL 44           /* columns, without a terminal */
 
 /* ---------------------------------------------------------------------------------------------------- the head */
@@ -50,16 +53,20 @@ static void head_process(top_text *t, mtp_live *live, const mtp_live_info *info,
         return;
     }
     const char *name = p->command[0] != 0 ? p->command : p->file;
-    int room = t->columns > 0 ? t->columns - t->column - 30 : 60, length = (int)strnlen(name, 60);
-    room = room < 12 ? 12 : room;
-    top_name(t, name, strlen(name), room < length ? room : length);
-    top_put(t, "  pid %llu  ", (unsigned long long)p->pid);
-    top_style(t, info->live > 0 ? "32" : "33");
+    char state[64], pid[32];
+    mtp__format(pid, sizeof pid, "  pid %llu", (unsigned long long)p->pid);
+    mtp__format(state, sizeof state, "%s", state_of(p));
     if (info->processes > 1)
-        top_put(t, "%llu of %llu processes live", (unsigned long long)info->live,
-                (unsigned long long)info->processes);
-    else
-        top_put(t, "%s", state_of(p));
+        mtp__format(state, sizeof state, "%llu of %llu processes live", (unsigned long long)info->live,
+                    (unsigned long long)info->processes);
+    /* whether it runs says more than its number and its name */
+    int length = (int)strnlen(name, 60), room = t->columns - t->column - 2 - (int)strlen(state);
+    bool has_pid = t->columns == 0 || room >= NAME_LEAST + (int)strlen(pid);
+    room = t->columns == 0 ? 60 : has_pid ? room - (int)strlen(pid) : room > 4 ? room : 4;
+    top_name(t, name, strlen(name), room < length ? room : length);
+    top_put(t, "%s  ", has_pid ? pid : "");
+    top_style(t, info->live > 0 ? "32" : "33");
+    top_put(t, "%s", state);
     top_style(t, "0");
     if (o->paused)
         top_put(t, "  PAUSED");
@@ -564,6 +571,8 @@ void top_show(top_text *t, top_options *o, mtp_live *live, const mtp_live_info *
         top_put(t, "threads, and the scopes that they are in, outermost first");
     else if (o->recent)
         top_put(t, "the last %s", top_time(info->window_ns, text));
+    else if (t->columns > 0 && t->columns < SINCE_LEAST)
+        top_put(t, "since the start");
     else
         top_put(t, "since the start; CALLS/S and NOW%%: the last %s", top_time(info->window_ns, text));
     if (info->rows_left_out > 0 && !o->threads)

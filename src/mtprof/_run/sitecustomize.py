@@ -250,8 +250,9 @@ def _attach_python(folder, words):
     import gc
     gc.callbacks.append(native.gc_event)
 
-    def end():
-        if native.gc_event in gc.callbacks:
+    def end(stays=False):
+        """stays: collections are still recorded, for they stop the program's ops."""
+        if not stays and native.gc_event in gc.callbacks:
             gc.callbacks.remove(native.gc_event)
         if not native.detach():
             _say("its Python functions are recorded only until it set a profiler of its own (sys.setprofile, cProfile)")
@@ -276,7 +277,7 @@ def _start():
         except Exception as error:
             _without_functions("%s: %s" % (type(error).__name__, error))
     if "torch" in words and "torch" not in sys.modules:
-        before = end if end is not None and "until-torch" in words else lambda: None
+        before = (lambda: end(stays=True)) if end is not None and "until-torch" in words else lambda: None
         sys.meta_path.insert(0, _AfterImport("torch", before, lambda module: _attach_torch(folder, module, native)))
 
 

@@ -6,7 +6,7 @@ function aboutPage(trace, root) {
   const { head } = trace, base = Number(head.base_ns) + Number(head.first_ns);
   const when = head.base_ns !== "0" && base > 0 ? new Date(base / 1e6) : null;
   root.append(...notices(head), list([
-    ["File", head.name], ["Format", head.format], when && !isNaN(when) && ["Recorded", when.toString()], ["Duration", time(head.duration)], head.command && ["Command", head.command], head.pid !== "0" && ["Process", head.pid],
+    ["File", head.name], ["Format", head.format], when && !isNaN(when) && ["Recorded", when.toISOString().replace("T", " ").slice(0, 19) + " UTC"], ["Duration", time(head.duration)], head.command && ["Command", head.command], head.pid !== "0" && ["Process", head.pid],
     ["Spans", grouped(head.spans) + (head.device_spans ? ", " + grouped(head.device_spans) + " of them on devices" : "")], ["Memory events", grouped(head.memory_events)], ["Marks and counters", grouped(head.instants)], ["State", head.outcome],
     ["Report by", "mtprof " + head.mtprof]].filter(Boolean)));
   root.append(el("h2", {}, "What was lost"));

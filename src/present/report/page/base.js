@@ -42,6 +42,11 @@ function tickTexts(ticks, step, format = null) {
   const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
   return ticks.map((tick) => tick === 0 ? "0" : (tick / scale).toFixed(digits) + " " + unit);
 }
+/** For scales and estimates: three digits. */
+function shortTime(ns, digits = 3) {
+  const [scale, unit] = ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "us"] : [1, "ns"];
+  return Number((ns / scale).toPrecision(digits)) + " " + unit;
+}
 const trimmed = (value) => String(Number(value.toPrecision(10)));
 
 const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];
@@ -79,6 +84,17 @@ function timeTicks(from, to, most) {
   return { step, ticks };
 }
 
+/** Of a scale of square roots up to top: round values, far enough apart for their texts. */
+function rootTicks(top) {
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(top)); top > 0 && power >= 0; power--)
+    for (const factor of [5, 2, 1]) {
+      const tick = factor * 10 ** power, at = Math.sqrt(tick / top), above = ticks.length ? Math.sqrt(ticks[0] / top) : 2;
+      if (at <= 1 && above - at >= .22 && at >= .2) ticks.unshift(tick);
+    }
+  return [0, ...ticks];
+}
+
 /** The same for bytes: in powers of two from KB on. */
 function byteTicks(to, most) {
   let unit = 1;
@@ -93,8 +109,8 @@ const debounce = (wait, call) => {
 
 /** Of a C++ function its name, without what it returns, its template's and its own arguments. */
 function shortName(name) {
-  const at = name.search(/[<(]/);
-  return at > 8 && name.includes("::") && /[)>]$/.test(name) ? name.slice(0, at).replace(/^void /, "") : name;
+  const at = name.replaceAll("(anonymous namespace)", (hidden) => "_".repeat(hidden.length)).search(/[<(]/);
+  return at > 8 && (name.includes("::") || name.startsWith("void ")) && /[)>]$/.test(name) ? name.slice(0, at).replace(/^void /, "") : name;
 }
 
 // ------------------------------------------------------------------------------------------------ tips

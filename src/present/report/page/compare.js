@@ -9,7 +9,7 @@ async function comparePage(traces, root, { diff, words }) {
   root.append(el("p", { className: "note" }, "From ", el("code", {}, before), " to ", el("code", {}, after), ". Changes that noise explains are called uncertain, or the same."),
     el("div", { className: "cards" }, diff.steps_before > 0 && diff.steps_after > 0 && card(change(diff.step_change), "time of a step: " + microseconds(diff.step_before) + " to " + microseconds(diff.step_after), diff.step_verdict),
       card(grouped(diff.slower), "slower", diff.slower ? "slower" : ""), card(grouped(diff.faster), "faster", diff.faster ? "faster" : ""), card(grouped(diff.new), "new"), card(grouped(diff.gone), "gone"), card(grouped(diff.same), "same"),
-      diff.has_drift && card(change(diff.drift), "shared by all rows, and taken out: the machine")));
+      diff.has_drift && Math.abs(diff.drift) >= 5e-4 && card(change(diff.drift), "in all rows alike: taken for the machine's, and not counted")));
   const [first, second] = traces[0].head.ranks ? [", typical", "straggler"] : [" before", "after"];
   const hasSteps = diff.steps_before > 0 && diff.steps_after > 0, work = hasSteps ? 1 : workOf(diff.rows);
   if (words) root.append(el("h2", {}, "In words"), el("div", { className: "words" }, words));
@@ -19,15 +19,15 @@ async function comparePage(traces, root, { diff, words }) {
   const fill = () => {
     const rows = diff.rows.filter((row) => !onlyChanged || (row.verdict !== "same" && row.verdict !== "uncertain")).sort((a, b) => weight(b) - weight(a) || RANK[a.verdict] - RANK[b.verdict]);
     body.replaceChildren(...rows.slice(0, 500).map((row) => el("tr", {},
-      el("td", { className: "name", title: row.key }, el("button", { title: "Find its calls in the timeline of the trace that has them", onclick: () => showRow(row) }, (row.is_device ? "\u25a3 " : "") + (row.key || "(no name)"))), el("td", { className: row.verdict === "slower" || row.verdict === "more calls" ? "slower" : row.verdict === "faster" || row.verdict === "fewer calls" ? "faster" : "" }, row.verdict),
+      el("td", { className: "name", title: row.key }, el("button", { title: "Find its calls in the timeline of the trace that has them", onclick: () => showRow(row) }, (row.is_device ? "\u25a3 " : "") + (shortName(row.key) || "(no name)"))), el("td", { className: row.verdict === "slower" || row.verdict === "more calls" ? "slower" : row.verdict === "faster" || row.verdict === "fewer calls" ? "faster" : "" }, row.verdict),
       el("td", {}, row.count_before ? microseconds(row.time_before) : ""), el("td", {}, row.count_after ? microseconds(row.time_after) : ""), el("td", {}, row.count_before && row.count_after ? change(row.change) : ""),
       el("td", {}, row.count_before && row.count_after ? change(row.low) + " to " + change(row.high) : ""), el("td", {}, grouped(row.count_before)), el("td", {}, grouped(row.count_after)),
       el("td", {}, (row.step_time_after >= row.step_time_before ? "+" : "\u2212") + microseconds(weight(row))))));
     if (rows.length === 0) body.append(el("tr", {}, el("td", { className: "name", colSpan: 9 }, "Nothing changed beyond noise.")));
   };
   fill();
-  root.append(el("div", { className: "tools", style: { marginTop: "14px" } }, toggle), el("div", { className: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
-    [["Name", "name"], ["Verdict"], ["A call" + first], [second], ["Change"], ["Between"], ["Calls" + first], [second], [hasSteps ? "Own time per step" : "Own time"]].map(([text, name]) => el("th", { className: name }, text)))), body)),
+  root.append(el("div", { className: "tools", style: { marginTop: "14px" } }, toggle), el("div", { className: "scroll wide whole" }, el("table", {}, el("thead", {}, el("tr", {},
+    [["Name", "name"], ["Verdict"], ["A call" + first], [second], ["Change"], ["Confidence bounds"], ["Calls" + first], [second], [hasSteps ? "Own time per step" : "Own time"]].map(([text, name]) => el("th", { className: name }, text)))), body)),
     Math.abs(work - 1) > .005 ? el("p", { className: "note" }, "Without steps, the calls tell how much each trace did: the second did " + work.toFixed(2) + " times the work of the first, and its own times are scaled to as much.") : "");
 }
 

@@ -54,7 +54,7 @@ function fitted(context, text, room) {
 
 /** A time axis with round ticks; `scale` is pixels per ns, `from` the time at x0. */
 function drawAxis(context, { x, y, width, height, from, to, grid }) {
-  const { ticks, step } = timeTicks(from, to, Math.max(3, Math.floor(width / 120))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
+  const { ticks, step } = timeTicks(from, to, Math.max(3, Math.floor(width / (width < 500 ? 64 : 120)))), texts = tickTexts(ticks, step), shown = theme(), scale = width / (to - from);
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "left";
@@ -85,7 +85,8 @@ function drawBars(canvas, { bars, top, format, height = 170, highlight, isEdge =
     context.fillText(texts[i], left - 6, y);
   });
   const step = room / Math.max(bars.length, 1), thick = Math.max(1, Math.min(46, step - (step > 4 ? 2 : 0)));
-  const every = isEdge ? 1 : Math.ceil(46 / step);
+  const widest = Math.max(46, ...[bars[0], bars[bars.length - 1]].map((bar) => context.measureText(bar?.label ?? "").width + 12)), every = isEdge || step >= widest ? 1 : roundTicks(0, Math.ceil(widest / step), 1).step;
+  const first = Math.max(0, bars.findIndex((bar) => Number(bar.label) % every === 0)); // round numbers, as far as they follow each other
   bars.forEach((bar, i) => {
     let y = 8 + plot;
     const x = left + i * step + (step - thick) / 2;
@@ -101,10 +102,10 @@ function drawBars(canvas, { bars, top, format, height = 170, highlight, isEdge =
       context.strokeRect(x - 1, y - 1, thick + 2, 8 + plot - y + 1);
     }
     if (bar.cut) drawCut(context, { x, y, thick, text: bar.cut, right: left + room });
-    if (i % every === 0 && bar.label) {
+    if (i % every === first % every && bar.label) {
       context.fillStyle = shown.dim;
       context.textAlign = "center";
-      context.fillText(bar.label, left + (i + (isEdge ? 0 : .5)) * step, height - 10);
+      context.fillText(bar.label, isEdge ? left + i * step : Math.min(left + (i + .5) * step, width - context.measureText(bar.label).width / 2), height - 10);
       if (isEdge) context.fillRect(Math.round(left + i * step), 8 + plot, 1, 4);
     }
   });

@@ -8,7 +8,7 @@ const COLUMNS = [
   ["self_cpu_time_total", "Self CPU", "CPU time in the op itself, of all calls", asTime], ["cpu_time_total", "CPU total", "with what it calls", asTime],
   ["cpu_time", "CPU mean", "of one call, with what it calls", asTime], ["self_device_time_total", "Self device", "device time of the work it launched itself", asTime, true],
   ["device_time_total", "Device total", "with what it calls", asTime, true], ["count", "Calls", "", asCount], ["min", "Min", "the shortest call", asTime],
-  ["p50", "Median", "", asTime], ["p99", "99 %", "99 of 100 calls are shorter", asTime], ["max", "Max", "the longest call", asTime],
+  ["p50", "Median", "", asTime], ["p99", "p99", "99 of 100 calls are shorter", asTime], ["max", "Max", "the longest call", asTime],
   ["self_cpu_memory_usage", "Self CPU mem", "allocated minus freed by the op itself", asBytes, true], ["self_device_memory_usage", "Self device mem", "", asBytes, true],
   ["flops", "FLOPs", "of all calls", asFlops, true]];
 const ROWS_AT_ONCE = 300, STACK_FRAMES = 5; // as in src/present/report/report.c

@@ -27,7 +27,7 @@ async function overviewPage(trace, root) {
     isSteps && card(grouped(steps.length), steps.length === 1 ? "step" : "steps, median " + microseconds(median(steps.map((step) => step.wall_us)))),
     isTimed && card(percent(share(sum.cpu_us, sum.wall_us)), of + "some thread was in " + (labels.some((label) => WORK.includes(label.category)) ? "an op" : "a scope or function")),
     isTimed && hasDevice && card(percent(share(sum.device_us, sum.wall_us)), of + "a device was busy"),
-    isTimed && card(percent(share(sum.idle_us, sum.wall_us)), hasDevice ? "neither was" : "none was"),
+    isTimed && card(percent(share(sum.idle_us, sum.wall_us)), of + "idle: " + (hasDevice ? "neither ran" : "none ran")),
     waits.count > 0 && card(microseconds(waits.us), "waited for devices, in " + plural(waits.count, "call")),
     cost && card(cost.value, cost.text),
     card(grouped(head.spans), (head.spans === 1 ? "span" : "spans") + " on " + plural(head.tracks, "track"))));
@@ -48,14 +48,14 @@ function waiting(rows) {
 
 const RECORD_NS = { ours: 25, torch: 300 }; // an op without shapes and stacks: docs/benchmarks.md, as src/analyze/findings/find_trust.c
 
-/** What the profiler itself took: as recorded or, where it is not, as the busiest thread's spans suggest. */
+/** What the profiler itself took: as recorded or, where it is not, as the busiest thread's spans suggest. No share: that of the finding is of the time examined. */
 function ownCost(head, rows, labels) {
   const names = new Set(labels.filter((label) => label.category === "overhead").map((label) => label.name)), us = rows.reduce((sum, row) => sum + (names.has(row.key) ? row.self_cpu_time_total : 0), 0);
   if (us > 0) return { value: microseconds(us), text: "the profiler's own, as it recorded" };
   const spans = new Map();
   for (const row of head.rows) if (!row.device && !isWindow(row)) spans.set(row.track, (spans.get(row.track) ?? 0) + row.count);
-  const most = Math.max(0, ...spans.values()), part = share(most * (head.ledger ? RECORD_NS.ours : RECORD_NS.torch), head.duration);
-  return most > 0 && head.duration > 0 && !head.without_times ? { value: part < .001 ? "< 0.1%" : "\u2248 " + percent(part), text: "the profiler's own share, or more: estimated" } : null;
+  const most = [...spans.values()].reduce((a, b) => Math.max(a, b), 0), ns = most * (head.ledger ? RECORD_NS.ours : RECORD_NS.torch);
+  return most > 0 && head.duration > 0 && !head.without_times ? { value: "\u2248 " + shortTime(ns, 2), text: "the profiler's own, or more: estimated" } : null;
 }
 
 /** The longest times in which nothing ran, each with its place. */
@@ -66,7 +66,7 @@ function gapTable(trace, root, { steps, idle_gaps: gaps = [] }) {
     el("tbody", {}, shown.map((gap) => {
       const from = ((starts.get(gap.step) ?? 0) + gap.at_us) * 1e3, to = from + gap.us * 1e3;
       return el("tr", {}, el("td", {}, el("button", { className: "link", title: "Show it in the timeline", onclick: () => openPage("timeline", { t: Math.round(2 * from - to) + "," + Math.round(2 * to - from), r: Math.round(from) + "," + Math.round(to) }) }, microseconds(gap.us))),
-        el("td", {}, time(from)), el("td", {}, gap.step === null ? "" : String(gap.step)), columns.map(([key]) => el("td", { className: "name", title: gap[key] }, shortName(gap[key]))));
+        el("td", {}, from < 0 ? "the start" : time(from)), el("td", {}, gap.step === null ? "" : String(gap.step)), columns.map(([key]) => el("td", { className: "name", title: gap[key] }, shortName(gap[key]))));
     })))));
 }
 
@@ -91,6 +91,8 @@ function notices(head) {
   return said;
 }
 
+const isFar = (step) => step.is_outlier ?? step.outlier;
+
 function stepBars(trace, root, steps, hasDevice) {
   const canvas = el("canvas", { style: { cursor: "pointer" }, role: "img", "aria-label": "Time of each step" });
   const sorted = steps.map((step) => step.wall_us).sort((a, b) => a - b), largest = sorted[sorted.length - 1] || 1;
@@ -100,7 +102,7 @@ function stepBars(trace, root, steps, hasDevice) {
   const paint = () => {
     if (canvas.offsetParent === null) return;
     hit = drawBars(canvas, {
-      top: (isWhole ? largest : Math.min(largest, usual)) * 1.05 * 1e3, highlight: (i) => steps[i].is_outlier ?? steps[i].outlier,
+      top: (isWhole ? largest : Math.min(largest, usual)) * 1.05 * 1e3, highlight: (i) => isFar(steps[i]),
       bars: steps.map((step) => ({ label: String(step.step), cut: !isWhole && step.wall_us > usual * 1.05 && microseconds(step.wall_us), parts: cut(partsOf(step).map((value, i) => ({ value: value * 1e3, colour: SHARES[i][1] })), isWhole ? Infinity : usual * 1.05e3) })) });
   };
   canvas.addEventListener("mousemove", (event) => {
@@ -114,7 +116,7 @@ function stepBars(trace, root, steps, hasDevice) {
   });
   root.append(el("h2", {}, "Steps"), el("figure", {}, canvas),
     el("div", { className: "legend" }, SHARES.filter((_, i) => hasDevice || i === 0 || i === 3).map(([name, colour]) => el("span", {}, el("i", { style: { background: colour } }), name)),
-      largest > 1.5 * usual && scale));
+      steps.some(isFar) && el("span", {}, el("i", { className: "of-far" }), "far from the others"), largest > 1.5 * usual && scale));
   repaint(canvas, paint);
 }
 

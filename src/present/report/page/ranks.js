@@ -96,9 +96,9 @@ class Ranks {
   }
 
   paintScale() {
-    const { top, most, isCut } = lateTop(this.ranks), at = [0, 1 / 16, 1 / 4, 1];
+    const { top, most, isCut } = lateTop(this.ranks);
     this.scale.replaceChildren(el("span", {}, "late by"), el("div", {}, el("div", { className: "colours", style: { background: "linear-gradient(to right, " + lateStops().join(", ") + ")" } }),
-      el("div", { className: "ticks" }, at.map((part) => el("span", { style: { left: 100 * Math.sqrt(part) + "%" } }, part === 0 ? "0" : shortTime(part * top))))), ...(isCut ? [el("span", {}, "and more, up to " + shortTime(most))] : []));
+      el("div", { className: "ticks" }, rootTicks(top).map((tick) => el("span", { style: { left: 100 * Math.sqrt(tick / top) + "%" } }, tick === 0 ? "0" : shortTime(tick))))), ...(isCut ? [el("span", {}, "and more, up to " + shortTime(most))] : []));
   }
 
   paintMap() {
@@ -273,12 +273,6 @@ function showTrace(number) {
 
 /** A file's name as a shell reads it. */
 const shellWord = (text) => /^[\w./:=@%+][\w./:=@%+-]*$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'";
-
-/** For scales: three digits. */
-function shortTime(ns) {
-  const [scale, unit] = ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "us"] : [1, "ns"];
-  return Number((ns / scale).toPrecision(3)) + " " + unit;
-}
 
 /** Which ranks the traces of this report are of, by their place among the compared: their names say it. */
 function shownRanks(ranks) {
