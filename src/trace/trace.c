@@ -626,7 +626,11 @@ static void find_extent(mtp_trace *t)
         first = t->memory[i].ts < first ? t->memory[i].ts : first;
         last = t->memory[i].ts > last ? t->memory[i].ts : last;
     }
+    /* Kineto's mark of the end comes when the profiler has collected its results, long after the program's last event. */
+    uint32_t end = first <= last ? mtp__trace_find_text(t, "Record Window End") : 0;
     for (uint32_t i = 0; i < t->instant_count; i++) {
+        if (end != 0 && t->instants[i].name == end)
+            continue;
         first = t->instants[i].ts < first ? t->instants[i].ts : first;
         last = t->instants[i].ts > last ? t->instants[i].ts : last;
     }

@@ -161,6 +161,9 @@ static void what_the_profiler_does_after_the_last_span_is_no_time_of_the_program
     mtp_steps *s = steps_of(t);
     assert_times(s, 0, 500, 200, 0, 0, 300);
     mtp_steps_destroy(s);
+    mtp_trace_info about = MTP_TRACE_INFO_INIT; /* nor of the report, whose timeline would end in nothing */
+    mtp_trace_get_info(t, &about);
+    assert_int_equal(about.last_ns - about.first_ns, 500);
     mtp_trace_destroy(t);
 }
 
