@@ -246,6 +246,38 @@ def a_trace_without_events_or_steps_keeps_no_others_from_being_compared():
     assert "Nothing stands out" not in text and "no step in common" in text, text
 
 
+def calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps():
+    job = Job(2)
+    job.ranks[1].begins = 150 * MS  # it has two calls, of steps whose begin it missed; rank 0 has two outside of its steps
+
+    def step(_=0):
+        for r in job.ranks:
+            r.work(25 * MS)
+        job.all_reduce(Seq=-1)
+    step()
+    job.steps(5, step)
+    step()
+    job.ranks[1].events = [e for e in job.ranks[1].events if e["cat"] != "user_annotation"]
+    assert len([e for e in job.ranks[1].events if "nccl" in e["name"]]) == 2, job.ranks[1].events
+    job.check_clocks(job.compared(), unknown=(1,))
+
+
+def who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing():
+    for seed in range(4):
+        job = Job(3, nccl=False, seed=seed)
+        for s in range(40):
+            for r in job.ranks:
+                r.now += job.chance.randrange(MS)
+            last = max(r.now for r in job.ranks)
+            for r in job.ranks:  # its clock is fast or slow, and shows whole nanoseconds
+                args = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "Process Group Name": "g", "Seq": s}
+                a, b = (t + round(t * (r.number - 1) * 33.3e-6) for t in (r.now, last))
+                r.add("MPI_Allreduce", a, b, **args)
+                r.now = last
+        found = job.compared()
+        assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
 def nothing_is_proved_about_a_clock_that_was_set():
     job = Job(4)
     job.ranks[2].set_at, job.ranks[2].set_by = 150 * MS, 30 * MS
@@ -313,7 +345,8 @@ TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_t
          messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
          calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
          whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
-         nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,
+         who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
          one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
 
 failed = 0

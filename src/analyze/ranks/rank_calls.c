@@ -94,6 +94,7 @@ static bool add(mtp__rank_view *v, uint32_t span, mtp_text name, mtp_text args, 
                      .late = -1};
     c->leave = c->leave < c->enter ? c->enter : c->leave;
     c->step = c->begun = mtp__rank_step_at(k, c->enter);
+    c->after = mtp__rank_step_before(k, c->enter);
     describe(c, name, args);
     loose = loose || (v->t->flags[span] & MTP__SPAN_UNFINISHED) != 0; /* its rank died in it */
     c->started = loose;
@@ -118,12 +119,15 @@ static mtp_text args_of_kernel(const mtp__rank_view *v, uint32_t span)
 }
 
 /* Hosts run ahead of devices: a kernel may run while the host is in a later step. */
-static uint32_t step_of_launch(const mtp__rank_view *v, uint32_t span)
+static void begin_at_launch(const mtp__rank_view *v, uint32_t span, mtp__call *c)
 {
     uint32_t by = v->t->launcher != NULL ? v->t->launcher[span] : MTP__NONE;
-    return by == MTP__NONE
-               ? MTP__NO_STEP
-               : mtp__rank_step_at(v->k, (int64_t)((uint64_t)v->t->start[by] + (uint64_t)v->k->base));
+    c->begun = MTP__NO_STEP;
+    if (by == MTP__NONE)
+        return;
+    int64_t when = (int64_t)((uint64_t)v->t->start[by] + (uint64_t)v->k->base);
+    c->begun = mtp__rank_step_at(v->k, when);
+    c->after = mtp__rank_step_before(v->k, when);
 }
 
 static bool add_kernels(mtp__rank_view *v)
@@ -137,7 +141,7 @@ static bool add_kernels(mtp__rank_view *v)
                 continue;
             if (!add(v, i, name, args_of_kernel(v, i), false))
                 return false;
-            v->k->calls[v->k->call_count - 1].begun = step_of_launch(v, i);
+            begin_at_launch(v, i, &v->k->calls[v->k->call_count - 1]);
         }
     }
     return true;

@@ -156,11 +156,17 @@ bool mtp__rank_steps(mtp__rank_view *v)
     return true;
 }
 
-uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t)
+uint32_t mtp__rank_step_before(const mtp__rank *k, int64_t t)
 {
     uint32_t low = 0, high = k->step_count;
     MTP__BISECT(low, high, mid, k->steps[mid].start_ns <= t)
-    return low > 0 && (t < k->steps[low - 1].end_ns || k->step_count == 1) ? low - 1 : MTP__NO_STEP;
+    return low > 0 ? low - 1 : MTP__NO_STEP;
+}
+
+uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t)
+{
+    uint32_t at = mtp__rank_step_before(k, t);
+    return at != MTP__NO_STEP && (t < k->steps[at].end_ns || k->step_count == 1) ? at : MTP__NO_STEP;
 }
 
 /* ----------------------------------------------------------------------------------------------- times */
