@@ -278,6 +278,31 @@ def who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing():
         assert not any("contradict" in n for n in found["notes"]), found["notes"]
 
 
+def messages_that_were_begun_and_are_waited_for_later_are_communication():
+    for overlapped in (False, True):
+        job = Job(2, nccl=False)
+
+        def step(s):
+            start = job.ranks[0].now
+            for r in job.ranks:
+                r.now = start
+                for kind, peer in (("recv", "Src Rank"), ("send", "Dst Rank")):
+                    r.add(f"c10d::{kind}", r.now, r.now + 10 * US)
+                    r.add(f"gloo:{kind}", r.now + 5 * US, start + 9 * MS, "user_annotation", **{
+                        "Collective name": kind, peer: 1 - r.number, "Tag": 0, "Process Group Name": "0"})
+                    r.now += 20 * US
+                if overlapped:
+                    r.work(8 * MS)
+                r.now = start + 10 * MS
+        job.steps(5, step)
+        for rank in job.compared()["ranks"]:
+            mean = rank["per_step"]
+            assert rank["calls"] == rank["matched"] == 10, rank
+            assert 8990 < mean["communication_us"] < 9010, mean
+            assert not overlapped or abs(mean["compute_us"] - 8000) < 1, mean
+            assert 980 < mean["exposed_us"] < 1000 if overlapped else 8990 < mean["exposed_us"] < 9010, mean
+
+
 def nothing_is_proved_about_a_clock_that_was_set():
     job = Job(4)
     job.ranks[2].set_at, job.ranks[2].set_by = 150 * MS, 30 * MS
@@ -346,7 +371,8 @@ TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_t
          calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
          whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
          calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,
-         who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing,
+         messages_that_were_begun_and_are_waited_for_later_are_communication, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
          one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
 
 failed = 0

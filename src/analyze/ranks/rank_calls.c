@@ -205,7 +205,7 @@ static bool complete_message(mtp__rank_view *v, uint32_t span, mtp_text args)
     return true;
 }
 
-/* Calls within a call are part of it. */
+/* Calls within a call are part of it; but Gloo's messages on a thread overlap. */
 static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
 {
     const mtp_trace *t = v->t;
@@ -213,12 +213,15 @@ static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
         const mtp__track *track = &t->tracks[k];
         int64_t end = INT64_MIN;
         for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
-            if (mtp__rank_name(v, i) != wanted || t->start[i] < end)
+            if (mtp__rank_name(v, i) != wanted)
                 continue;
             mtp_text name = mtp__trace_get_text(t, t->name[i]), args = args_of(t, i), collective;
+            if (t->start[i] < end && !MTP__BEGINS_WITH(name, "gloo:send") &&
+                !MTP__BEGINS_WITH(name, "gloo:recv"))
+                continue;
             if (wanted == MTP__NAME_RECORD && mtp__member_text(args, "Collective name", &collective))
                 name = collective;
-            end = t->end[i];
+            end = t->end[i] > end ? t->end[i] : end;
             if (!add(v, i, name, args, wanted == MTP__NAME_RECORD || is_started(name, args)) ||
                 !complete_message(v, i, args))
                 return false;

@@ -213,16 +213,20 @@ static bool is_work(const mtp__rank_view *v, uint32_t span, bool scopes)
     return category == MTP__CATEGORY_CPU_OP && !is_step(v, span);
 }
 
-/* Work of a thread outside communication calls: parents come before children. */
+/* Work of a thread outside communication calls: parents come before children. Gloo's messages begin inside of the call
+ * that starts them and end when they were waited for: the thread may work meanwhile. */
 static void cover_thread(const mtp__rank_view *v, covers *c, const mtp__track *track, bool scopes)
 {
     const mtp_trace *t = v->t;
     int64_t work_end = INT64_MIN, comm_end = INT64_MIN, from = 0; /* work not yet added begins at `from` */
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
         int64_t start = t->start[i], end = t->end[i];
-        if (start < comm_end || end <= start)
+        if (end <= start)
             continue;
-        if (is_comm(v, i)) {
+        if (start < comm_end) {
+            if (end > comm_end && is_comm(v, i))
+                add(&c->comm, unix_time(v, start), unix_time(v, end));
+        } else if (is_comm(v, i)) {
             if (work_end > start)
                 add(&c->compute, unix_time(v, from), unix_time(v, start));
             add(&c->comm, unix_time(v, start), unix_time(v, end));
