@@ -227,8 +227,9 @@ static void cover_thread(const mtp__rank_view *v, covers *c, const mtp__track *t
             if (end > comm_end && is_comm(v, i))
                 add(&c->comm, unix_time(v, start), unix_time(v, end));
         } else if (is_comm(v, i)) {
-            if (work_end > start)
-                add(&c->compute, unix_time(v, from), unix_time(v, start));
+            int64_t until = work_end < start ? work_end : start;
+            if (until > from)
+                add(&c->compute, unix_time(v, from), unix_time(v, until));
             add(&c->comm, unix_time(v, start), unix_time(v, end));
             from = comm_end = end;
         } else if (is_work(v, i, scopes)) {
