@@ -365,6 +365,20 @@ def a_late_rank_is_named():
         assert straggler(found) == [(1, "slow")], (ranks, steps, found["findings"])
 
 
+def long_pauses_at_the_begin_do_not_hide_who_is_late_afterwards():
+    def slow(rank, step):
+        if step == 0:
+            return (300, 900, 500, 0)[rank] * MS  # what programs do first
+        return 8 * MS if rank == 2 and step >= since else 0
+    for since in (1, 6):
+        found = noise(5, 4, 17, slow)
+        assert straggler(found) == [(2, "slow")], (since, found["findings"])
+        assert [f["since_step"] for f in found["findings"] if f["id"] == "straggler"] in ([6], [-1], [1]), found["findings"]
+    found = noise(5, 4, 17, lambda rank, step: slow(rank, step) if step == 0 else 0)
+    assert not straggler(found), found["findings"]
+    assert all(f["share"] <= 1 for f in found["findings"]), found["findings"]
+
+
 def who_waited_for_a_late_rank_is_not_late():
     """Ranks 2 and 3 get messages of 0 and 1, of which 1 is slow; then 2 and 3, 0 and 1, and all of them meet."""
     job = Job(4)
@@ -389,7 +403,8 @@ TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_t
          calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,
          who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing,
          messages_that_were_begun_and_are_waited_for_later_are_communication, work_just_before_a_call_is_computation, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
-         one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
+         one_late_step_is_no_straggler, a_late_rank_is_named,
+         long_pauses_at_the_begin_do_not_hide_who_is_late_afterwards, who_waited_for_a_late_rank_is_not_late]
 
 failed = 0
 print(f"1..{len(TESTS)}")
