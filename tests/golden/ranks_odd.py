@@ -144,6 +144,17 @@ def messages_of_mpi_are_told_apart_by_their_tags():
     assert [r["matched"] for r in found["ranks"]] == [90, 90], found["notes"]
 
 
+def waits_of_mpi_are_not_missed_on_other_ranks():
+    job = Job(2, nccl=False)
+    for _ in range(5):
+        for r in job.ranks:
+            r.add("MPI_Waitall", r.now, r.now + MS)
+            r.now += 2 * MS
+        job.all_reduce()
+    found = job.compared()
+    assert not any("on one rank only" in n for n in found["notes"]), found["notes"]
+
+
 def a_receive_that_only_begins_proves_nothing():
     job = Job(2, nccl=False)
     for _ in range(20):
@@ -397,7 +408,7 @@ def who_waited_for_a_late_rank_is_not_late():
 
 
 TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_the_clocks_of_a_pipeline,
-         messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
+         messages_of_mpi_are_told_apart_by_their_tags, waits_of_mpi_are_not_missed_on_other_ranks, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
          calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
          whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
          calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,

@@ -408,6 +408,12 @@ static bool note_untied(mtp_ranks *r)
     return mtp__ranks_note(r, &w);
 }
 
+/* MPI_Waitall, MPI_Init: no other rank has the same call. */
+static bool is_own(const mtp_ranks *r, const mtp__call *c)
+{
+    return c->comm == MTP__COMM_OTHER && strncmp(mtp__ranks_text(r, c->name), "MPI_", 4) == 0;
+}
+
 static bool note_unmatched(mtp_ranks *r)
 {
     uint64_t calls = 0, matched = 0;
@@ -415,7 +421,9 @@ static bool note_unmatched(mtp_ranks *r)
     for (uint32_t k = 0; k < r->used; k++) {
         if (r->list[k].row.only_started && r->list[k].row.matched == 0)
             continue; /* which is said */
-        calls += r->list[k].row.calls;
+        calls += r->list[k].call_count;
+        for (uint32_t i = 0; i < r->list[k].call_count; i++)
+            calls -= is_own(r, &r->list[k].calls[i]);
         matched += r->list[k].row.matched;
     }
     if (r->used < 2 || calls == 0 || matched == calls)
