@@ -314,6 +314,25 @@ def messages_that_were_begun_and_are_waited_for_later_are_communication():
             assert 980 < mean["exposed_us"] < 1010 if overlapped else 8990 < mean["exposed_us"] < 9010, mean
 
 
+def a_message_of_gloo_is_sent_when_its_call_begins():
+    for was_set in (False, True):
+        job = Job(2, nccl=False)
+        job.ranks[1].set_at, job.ranks[1].set_by = 150 * MS if was_set else 1 << 62, 30 * MS
+        for i in range(40):
+            s, r = job.ranks[::-1] if i % 2 else job.ranks
+            s.now = r.now = max(s.now, r.now) + MS
+            args = {"Process Group Name": "0", "Tag": 0}
+            s.add("c10d::send", s.now, s.now + 4 * MS)  # the other has it before this thread goes on
+            s.add("gloo:send", s.now + 3 * MS, s.now + 5 * MS, "user_annotation", **args, **{"Collective name": "send", "Dst Rank": r.number})
+            r.add("c10d::recv_", r.now, r.now + 10 * US)
+            r.add("gloo:recv", r.now + 5 * US, r.now + MS, "user_annotation", **args, **{"Collective name": "recv", "Src Rank": s.number})
+            s.now += 6 * MS
+        found = job.compared()
+        job.check_clocks(found, unknown=(1,) if was_set else ())
+        told = [n for n in found["notes"] if "contradict" in n]
+        assert len(told) == was_set and not any("left gloo:send" in n for n in told), found["notes"]
+
+
 def work_just_before_a_call_is_computation():
     job = Job(2, nccl=False)
 
@@ -413,7 +432,7 @@ TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_t
          whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
          calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,
          who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing,
-         messages_that_were_begun_and_are_waited_for_later_are_communication, work_just_before_a_call_is_computation, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         messages_that_were_begun_and_are_waited_for_later_are_communication, a_message_of_gloo_is_sent_when_its_call_begins, work_just_before_a_call_is_computation, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
          one_late_step_is_no_straggler, a_late_rank_is_named,
          long_pauses_at_the_begin_do_not_hide_who_is_late_afterwards, who_waited_for_a_late_rank_is_not_late]
 

@@ -338,6 +338,15 @@ static mtp_status solve(mtp_ranks *r)
 
 /* ------------------------------------------------------------------------------------------------- notes */
 
+/* The call that the leaver left. */
+static const mtp__call *call_of(const mtp_ranks *r, const mtp__clock_conflict *x)
+{
+    const mtp__seen *s = &r->seen[r->meetings[x->meeting].first];
+    while (s->rank != x->leaver)
+        s++;
+    return &r->list[s->rank].calls[s->call];
+}
+
 static bool note_contradictions(mtp_ranks *r)
 {
     const mtp__clocks *c = &r->clocks;
@@ -363,10 +372,10 @@ static bool note_contradictions(mtp_ranks *r)
             mtp__say(&w, " off what other ranks imply");
             continue;
         }
-        const mtp__seen *s = &r->seen[r->meetings[x->meeting].first];
-        mtp__say(&w, " left %s", mtp__ranks_text(r, r->list[s->rank].calls[s->call].name));
-        if (r->list[s->rank].calls[s->call].sequence >= 0)
-            mtp__say(&w, " %lld", (long long)r->list[s->rank].calls[s->call].sequence);
+        const mtp__call *left = call_of(r, x);
+        mtp__say(&w, " left %s", mtp__ranks_text(r, left->name));
+        if (left->sequence >= 0)
+            mtp__say(&w, " %lld", (long long)left->sequence);
         mtp__say(&w, " up to ");
         mtp__say_time(&w, (double)most);
         mtp__say(&w, " before rank %lld%s entered", (long long)r->list[x->enterer].row.rank,

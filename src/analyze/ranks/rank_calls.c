@@ -205,6 +205,16 @@ static bool complete_message(mtp__rank_view *v, uint32_t span, mtp_text args)
     return true;
 }
 
+/* Gloo's message begins when the call that sends it has already handed it over. */
+static void begin_with_caller(mtp__rank_view *v, uint32_t span, uint32_t caller)
+{
+    const mtp_trace *t = v->t;
+    if (caller != MTP__NONE && t->start[span] <= t->end[caller] &&
+        MTP__BEGINS_WITH(mtp__trace_get_text(t, t->name[span]), "gloo:send"))
+        v->k->calls[v->k->call_count - 1].enter =
+            (int64_t)((uint64_t)t->start[caller] + (uint64_t)v->k->base);
+}
+
 /* Calls within a call are part of it; but Gloo's messages on a thread overlap. */
 static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
 {
@@ -212,8 +222,11 @@ static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
         int64_t end = INT64_MIN;
+        uint32_t caller = MTP__NONE;
         for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
-            if (mtp__rank_name(v, i) != wanted)
+            mtp__name_is is = mtp__rank_name(v, i);
+            caller = is == MTP__NAME_COMM ? i : caller;
+            if (is != wanted)
                 continue;
             mtp_text name = mtp__trace_get_text(t, t->name[i]), args = args_of(t, i), collective;
             if (t->start[i] < end && !MTP__BEGINS_WITH(name, "gloo:send") &&
@@ -225,6 +238,7 @@ static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
             if (!add(v, i, name, args, wanted == MTP__NAME_RECORD || is_started(name, args)) ||
                 !complete_message(v, i, args))
                 return false;
+            begin_with_caller(v, i, caller);
         }
     }
     return true;
