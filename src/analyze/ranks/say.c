@@ -208,11 +208,11 @@ static double *without_pauses(const mtp_ranks *r, bool *good)
     if (n < 2 * SAMPLES ||
         count_judged(r) < 3) /* of two, what is chance for one is known by the other's pauses */
         return NULL;
-    double *out = mtp__calloc(cells + n, sizeof *out), *sorted = out + cells;
+    double *out = mtp__calloc(cells + n, sizeof *out);
     bool any = false;
     *good = out != NULL;
     for (uint32_t k = 0; k < r->used && *good; k++) {
-        double *own = out + (size_t)k * n;
+        double *own = out + (size_t)k * n, *sorted = out + cells;
         memcpy(own, r->late + (size_t)k * n, n * sizeof *own);
         memcpy(sorted, own, n * sizeof *own);
         qsort(sorted, n, sizeof *sorted, by_value);
