@@ -125,7 +125,8 @@ MTP_API mtp_status mtp_ranks_json(const mtp_ranks *ranks, mtp_sink *sink, void *
 MTP_API mtp_status mtp_merge(const mtp_ranks *ranks, const char *path, const mtp_export_options *options);
 
 /* Calls `each` for the ranks in what mtp_merge wrote as .mtp, from its table alone, until it returns false. Only texts,
- * numbers and the clock of a row are known; they are valid during the call. MTP_E_FORMAT: it is no such file. */
+ * numbers and the clock of a row are known, and whether it is cut (problem); they are valid during the call.
+ * MTP_E_FORMAT: it is no such file. */
 MTP_API mtp_status mtp_job_ranks(const char *path, bool (*each)(void *user, const mtp_rank_row *row),
                                  void *user);
 /* The ranks, ascending, of a recording that has those of several beside it (mtprof run -- torchrun ...), which

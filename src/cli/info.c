@@ -203,7 +203,7 @@ static bool about_rank(void *user, const mtp_rank_row *row)
     printf(" %14s %+6.2f ppm %12s  %-20s %7.1f MB  ", offset, row->clock_drift * 1e6, error,
            mtp_clock_by_text(row->clock_by), (double)row->bytes / 1e6);
     cli_print_name(row->file, strlen(row->file), 60);
-    putchar('\n');
+    printf("%s%s\n", *row->problem != 0 ? ": " : "", row->problem);
     return true;
 }
 

@@ -214,6 +214,33 @@ def inputs_are_not_overwritten():
     assert open(again, "rb").read() == open(job, "rb").read()
 
 
+def of_a_truncated_archive_the_whole_ranks_are_compared():
+    path = os.path.join(folder, "cut.mtp")
+    whole = open(job, "rb").read()
+    with open(path, "wb") as f:
+        f.write(whole[:len(whole) // 2])
+    found, kept = ranks_of(path), RANKS // 2 - 1
+    assert [r["rank"] for r in found["ranks"]][:kept] == list(range(kept)), found["left_out"]
+    assert found["left_out"] and all("truncated: the part rank" in x["problem"] for x in found["left_out"]), found["left_out"]
+    assert len(found["ranks"]) + len(found["left_out"]) == RANKS
+    shown = run("info", path).stdout
+    assert shown.count("it is not complete: the file is truncated") == len(found["left_out"]), shown
+    run("table", "--rank", 0, path)
+    assert "the file is truncated: the part rank7.json is not complete" in run("table", "--rank", 7, path, code=3).stderr
+    again = run("merge", path, "-o", os.path.join(folder, "whole.mtp"))
+    assert again.stderr.count("the file is truncated") == len(found["left_out"]), again.stderr
+    run("info", os.path.join(folder, "whole.mtp"))
+
+
+def a_folder_of_an_archive_alone_is_the_archive():
+    alone = os.path.join(folder, "only")
+    os.mkdir(alone)
+    shutil.copy(job, alone)
+    assert len(ranks_of(alone)["ranks"]) == RANKS
+    shutil.copy(job, f"{alone}/second.mtp")
+    assert "it has 2 files that 'mtprof merge' wrote: name one of them" in run("ranks", alone, code=3).stderr
+
+
 def texts_are_unescaped_and_harmless():
     odd = copy(os.path.join(folder, "odd"))
     for r in range(RANKS):
@@ -242,7 +269,7 @@ def what_cannot_be_read_is_an_error():
     assert "expected a folder or files" in run("ranks", code=2).stderr
     assert "the suffix must be" in run("merge", made, "-o", os.path.join(folder, "x.txt"), code=2).stderr
     whole = open(job, "rb").read()
-    for part, what in ((whole[:len(whole) // 2], "truncated"), (whole[:20], ""), (whole[:100] + b"!" + whole[101:], "damaged")):
+    for part, what in ((whole[:9000], "truncated"), (whole[:20], ""), (whole[:100] + b"!" + whole[101:], "damaged")):
         path = os.path.join(folder, "damaged.mtp")
         with open(path, "wb") as f:
             f.write(part)
@@ -365,7 +392,8 @@ def findings_of_one_rank_tell_of_communication_once():
 TESTS = [planted_clocks_and_the_straggler_are_found, times_of_a_step_add_up, the_text_begins_with_the_verdict,
          an_archive_gives_the_same_answers, one_rank_of_an_archive_is_on_the_jobs_clock, a_timeline_keeps_ranks_apart,
          each_bad_file_is_named_and_the_rest_is_compared, without_common_calls_the_time_of_day_counts, contradictions_are_named,
-         a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten, texts_are_unescaped_and_harmless,
+         a_timeline_beside_the_traces_is_no_rank, inputs_are_not_overwritten,
+         of_a_truncated_archive_the_whole_ranks_are_compared, a_folder_of_an_archive_alone_is_the_archive, texts_are_unescaped_and_harmless,
          one_rank_is_not_compared, what_cannot_be_read_is_an_error, real_gloo_ranks_with_shifted_clocks_are_aligned,
          real_nccl_ranks_show_the_straggler, without_kernels_nccls_calls_say_nothing_about_waiting_and_clocks,
          nccls_calls_are_not_matched_with_kernels,

@@ -144,6 +144,17 @@ def messages_of_mpi_are_told_apart_by_their_tags():
     assert [r["matched"] for r in found["ranks"]] == [90, 90], found["notes"]
 
 
+def waits_of_mpi_are_not_missed_on_other_ranks():
+    job = Job(2, nccl=False)
+    for _ in range(5):
+        for r in job.ranks:
+            r.add("MPI_Waitall", r.now, r.now + MS)
+            r.now += 2 * MS
+        job.all_reduce()
+    found = job.compared()
+    assert not any("on one rank only" in n for n in found["notes"]), found["notes"]
+
+
 def a_receive_that_only_begins_proves_nothing():
     job = Job(2, nccl=False)
     for _ in range(20):
@@ -246,6 +257,98 @@ def a_trace_without_events_or_steps_keeps_no_others_from_being_compared():
     assert "Nothing stands out" not in text and "no step in common" in text, text
 
 
+def calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps():
+    job = Job(2)
+    job.ranks[1].begins = 150 * MS  # it has two calls, of steps whose begin it missed; rank 0 has two outside of its steps
+
+    def step(_=0):
+        for r in job.ranks:
+            r.work(25 * MS)
+        job.all_reduce(Seq=-1)
+    step()
+    job.steps(5, step)
+    step()
+    job.ranks[1].events = [e for e in job.ranks[1].events if e["cat"] != "user_annotation"]
+    assert len([e for e in job.ranks[1].events if "nccl" in e["name"]]) == 2, job.ranks[1].events
+    job.check_clocks(job.compared(), unknown=(1,))
+
+
+def who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing():
+    for seed in range(4):
+        job = Job(3, nccl=False, seed=seed)
+        for s in range(40):
+            for r in job.ranks:
+                r.now += job.chance.randrange(MS)
+            last = max(r.now for r in job.ranks)
+            for r in job.ranks:  # its clock is fast or slow, and shows whole nanoseconds
+                args = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "Process Group Name": "g", "Seq": s}
+                a, b = (t + round(t * (r.number - 1) * 33.3e-6) for t in (r.now, last))
+                r.add("MPI_Allreduce", a, b, **args)
+                r.now = last
+        found = job.compared()
+        assert not any("contradict" in n for n in found["notes"]), found["notes"]
+
+
+def messages_that_were_begun_and_are_waited_for_later_are_communication():
+    for overlapped in (False, True):
+        job = Job(2, nccl=False)
+
+        def step(s):
+            start = job.ranks[0].now
+            for r in job.ranks:
+                r.now = start
+                for kind, peer in (("recv", "Src Rank"), ("send", "Dst Rank")):
+                    r.add(f"c10d::{kind}", r.now, r.now + 10 * US)
+                    r.add(f"gloo:{kind}", r.now + 5 * US, start + 9 * MS, "user_annotation", **{
+                        "Collective name": kind, peer: 1 - r.number, "Tag": 0, "Process Group Name": "0"})
+                    r.now += 20 * US
+                if overlapped:
+                    r.work(8 * MS)
+                r.now = start + 10 * MS
+        job.steps(5, step)
+        for rank in job.compared()["ranks"]:
+            mean = rank["per_step"]
+            assert rank["calls"] == rank["matched"] == 10, rank
+            assert 8990 < mean["communication_us"] < 9010, mean
+            assert not overlapped or abs(mean["compute_us"] - 8000) < 1, mean
+            assert 980 < mean["exposed_us"] < 1010 if overlapped else 8990 < mean["exposed_us"] < 9010, mean
+
+
+def a_message_of_gloo_is_sent_when_its_call_begins():
+    for was_set in (False, True):
+        job = Job(2, nccl=False)
+        job.ranks[1].set_at, job.ranks[1].set_by = 150 * MS if was_set else 1 << 62, 30 * MS
+        for i in range(40):
+            s, r = job.ranks[::-1] if i % 2 else job.ranks
+            s.now = r.now = max(s.now, r.now) + MS
+            args = {"Process Group Name": "0", "Tag": 0}
+            s.add("c10d::send", s.now, s.now + 4 * MS)  # the other has it before this thread goes on
+            s.add("gloo:send", s.now + 3 * MS, s.now + 5 * MS, "user_annotation", **args, **{"Collective name": "send", "Dst Rank": r.number})
+            r.add("c10d::recv_", r.now, r.now + 10 * US)
+            r.add("gloo:recv", r.now + 5 * US, r.now + MS, "user_annotation", **args, **{"Collective name": "recv", "Src Rank": s.number})
+            s.now += 6 * MS
+        found = job.compared()
+        job.check_clocks(found, unknown=(1,) if was_set else ())
+        told = [n for n in found["notes"] if "contradict" in n]
+        assert len(told) == was_set and not any("left gloo:send" in n for n in told), found["notes"]
+
+
+def work_just_before_a_call_is_computation():
+    job = Job(2, nccl=False)
+
+    def step(_):
+        for r in job.ranks:
+            r.add("outer", r.now, r.now + 3 * MS)
+            r.work(2 * MS)
+            r.now += 2 * MS  # 1 ms of it idle
+        job.all_reduce()
+        for r in job.ranks:
+            r.work(MS)
+    job.steps(8, step)
+    for rank in job.compared()["ranks"]:
+        assert abs(rank["per_step"]["compute_us"] - 4000) < 1, rank["per_step"]
+
+
 def nothing_is_proved_about_a_clock_that_was_set():
     job = Job(4)
     job.ranks[2].set_at, job.ranks[2].set_by = 150 * MS, 30 * MS
@@ -292,6 +395,20 @@ def a_late_rank_is_named():
         assert straggler(found) == [(1, "slow")], (ranks, steps, found["findings"])
 
 
+def long_pauses_at_the_begin_do_not_hide_who_is_late_afterwards():
+    def slow(rank, step):
+        if step == 0:
+            return (300, 900, 500, 0)[rank] * MS  # what programs do first
+        return 8 * MS if rank == 2 and step >= since else 0
+    for since in (1, 6):
+        found = noise(5, 4, 17, slow)
+        assert straggler(found) == [(2, "slow")], (since, found["findings"])
+        assert [f["since_step"] for f in found["findings"] if f["id"] == "straggler"] in ([6], [-1], [1]), found["findings"]
+    found = noise(5, 4, 17, lambda rank, step: slow(rank, step) if step == 0 else 0)
+    assert not straggler(found), found["findings"]
+    assert all(f["share"] <= 1 for f in found["findings"]), found["findings"]
+
+
 def who_waited_for_a_late_rank_is_not_late():
     """Ranks 2 and 3 get messages of 0 and 1, of which 1 is slow; then 2 and 3, 0 and 1, and all of them meet."""
     job = Job(4)
@@ -310,11 +427,14 @@ def who_waited_for_a_late_rank_is_not_late():
 
 
 TESTS = [messages_of_traces_that_begin_apart_prove_nothing_wrong, messages_tie_the_clocks_of_a_pipeline,
-         messages_of_mpi_are_told_apart_by_their_tags, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
+         messages_of_mpi_are_told_apart_by_their_tags, waits_of_mpi_are_not_missed_on_other_ranks, a_receive_that_only_begins_proves_nothing, neighbours_do_not_wait_for_the_others,
          calls_that_only_start_communication_prove_nothing, a_call_that_a_rank_died_in_proves_nothing, groups_of_two_sides_do_not_wait_for_their_own,
          whole_microseconds_prove_no_more_than_they_say, a_trace_without_events_or_steps_keeps_no_others_from_being_compared,
-         nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
-         one_late_step_is_no_straggler, a_late_rank_is_named, who_waited_for_a_late_rank_is_not_late]
+         calls_before_and_after_the_steps_are_not_taken_for_those_of_a_trace_without_steps,
+         who_leaves_at_the_very_instant_that_the_last_enters_contradicts_nothing,
+         messages_that_were_begun_and_are_waited_for_later_are_communication, a_message_of_gloo_is_sent_when_its_call_begins, work_just_before_a_call_is_computation, nothing_is_proved_about_a_clock_that_was_set, noise_is_no_straggler,
+         one_late_step_is_no_straggler, a_late_rank_is_named,
+         long_pauses_at_the_begin_do_not_hide_who_is_late_afterwards, who_waited_for_a_late_rank_is_not_late]
 
 failed = 0
 print(f"1..{len(TESTS)}")

@@ -26,6 +26,7 @@ for i in range(3):
 dist.all_reduce(x, group=alone[rank])
 dist.all_gather([torch.empty(10) for i in range(2)], torch.ones(10))
 dist.broadcast(x, 1)
+dist.reduce_scatter_tensor(torch.empty(5), torch.ones(10))
 dist.all_reduce(x, async_op=True).wait()
 if rank == 0:
     dist.send(torch.ones(7, dtype=torch.int64), 1)
@@ -82,7 +83,8 @@ def test_collectives_say_group_number_and_size(ranks):
         assert told(trace) == [("allreduce", both, 1, 1000, 1000, "Float", None), ("allreduce", both, 2, 1000, 1000, "Float", None),
                                ("allreduce", both, 3, 1000, 1000, "Float", None), ("allreduce", f"[{rank}]", 1, 1000, 1000, "Float", None),
                                ("allgather", both, 4, 10, 20, "Float", None), ("broadcast", both, 5, 1000, 1000, "Float", None),
-                               ("allreduce", both, 6, 1000, 1000, "Float", None), message, ("barrier", both, 7, 0, 0, None, None)]
+                               ("reduce_scatter", both, 6, 10, 5, "Float", None), ("allreduce", both, 7, 1000, 1000, "Float", None),
+                               message, ("barrier", both, 8, 0, 0, None, None)]
 
 
 def test_names_of_groups_are_unique(ranks):
@@ -97,4 +99,4 @@ def test_names_of_groups_are_unique(ranks):
 def test_the_call_itself_is_not_a_second_collective(ranks):
     for trace in ranks.values():
         calls = [e for e in trace["traceEvents"] if e.get("ph") == "X" and e["name"].startswith("c10d::")]
-        assert len(calls) == 9 and not any("Collective name" in e["args"] for e in calls)
+        assert len(calls) == 10 and not any("Collective name" in e["args"] for e in calls)

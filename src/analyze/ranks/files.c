@@ -73,7 +73,7 @@ static mtp_status add_recording(mtp_ranks *r, const char *path)
     return status;
 }
 
-/* What mtp_merge wrote. In a folder, it holds files that are beside it, or were. */
+/* What mtp_merge wrote. In a folder with other traces, it holds files that are beside it, or were. */
 static bool is_job(const char *path)
 {
     char start[16];
@@ -118,7 +118,8 @@ static bool is_orphaned(const char *path, const struct stat *st)
     return stat(of, &out) != 0;
 }
 
-static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir)
+/* In job, the first of what mtp_merge wrote; in jobs, how many there are. */
+static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir, char job[PATH_MAX], uint32_t *jobs)
 {
     mtp_status status = MTP_OK;
     size_t length = strlen(folder);
@@ -129,8 +130,12 @@ static mtp_status add_all(mtp_ranks *r, const char *folder, DIR *dir)
         int n = snprintf(path, sizeof path, "%s%s%s", folder, slash, e->d_name);
         if (n <= 0 || (size_t)n >= sizeof path || e->d_name[0] == '.' || stat(path, &st) != 0)
             continue;
-        if (is_trace(e->d_name) && S_ISREG(st.st_mode))
-            status = is_job(path) ? MTP_OK : add_recording(r, path);
+        bool regular = S_ISREG(st.st_mode) && is_trace(e->d_name);
+        if (regular && is_job(path)) {
+            if ((*jobs)++ == 0)
+                memcpy(job, path, (size_t)n + 1);
+        } else if (regular)
+            status = add_recording(r, path);
         else if (is_orphaned(path, &st))
             status = add_recording(r, path);
     }
@@ -148,9 +153,16 @@ static mtp_status add_folder(mtp_ranks *r, const char *folder)
         mtp__close(fd);
         return status;
     }
-    mtp_status status = add_all(r, folder, dir);
+    char job[PATH_MAX];
+    uint32_t jobs = 0;
+    mtp_status status = add_all(r, folder, dir, job, &jobs);
     closedir(dir);
-    if (status == MTP_OK && r->count == first)
+    if (status == MTP_OK && r->count == first && jobs > 1)
+        status = MTP_FAIL(MTP_E_FORMAT, "%s: it has %u files that 'mtprof merge' wrote: name one of them",
+                          folder, jobs);
+    else if (status == MTP_OK && r->count == first && jobs == 1)
+        return add_job(r, job);
+    else if (status == MTP_OK && r->count == first)
         status = MTP_FAIL(MTP_E_FORMAT, "%s: this folder has no traces (.mtp, .json, .json.gz, .json.zst)",
                           folder);
     if (r->count - first > 1)

@@ -1,8 +1,8 @@
 /* analyze/ranks/match.c - the same call on several ranks, and what that says about their clocks.
  *
  * Calls are the same if they have the same group, kind and sequence number. Where there are no numbers (gloo, older
- * PyTorch), the nth call of a kind in a step is the nth of every rank that has as many of them in that step: others are
- * members of other groups. The nth send belongs to the nth receive with the same
+ * PyTorch), the nth call of a kind in a step, or after it, is the nth of every rank that has as many of them there: others
+ * are members of other groups. The nth send belongs to the nth receive with the same
  * sender, receiver and tag, if there are as many of both in traces of the same steps, or else in a step: the receiver
  * does not leave before the sender has entered. */
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #define SAME_BOOT_NS 1000 /* two recordings' anchors may differ by this */
 #define TOLD 3u           /* contradictions that are named */
 #define ROUNDED_NS 2000   /* an end, if starts and durations are whole microseconds */
+#define EXACT_NS 2        /* else: nanoseconds are rounded, too */
 
 typedef struct entry {
     uint64_t key[2];
@@ -37,6 +38,19 @@ static bool is_message(const mtp__call *c)
     return (c->comm == MTP__COMM_SEND || c->comm == MTP__COMM_RECV) && c->peer >= 0;
 }
 
+/* Where a call without a number is counted: in its step, or from that step's end or the first one's begin. Recordings
+ * begin and end in the middle of others, so what is outside of steps is not the same by itself. */
+static uint64_t place_of(const mtp__rank *k, const mtp__call *c, uint32_t step)
+{
+    if (k->steps[0].number < 0)
+        return 0;
+    if (step != MTP__NO_STEP)
+        return (uint64_t)k->steps[step].number + 1;
+    if (c->after == MTP__NO_STEP)
+        return mtp__hash_mix((uint64_t)k->steps[0].number, 1);
+    return mtp__hash_mix((uint64_t)k->steps[c->after].number, 2);
+}
+
 /* What makes the call the same on all ranks; its number among the same ones of its rank comes on top, and without a
  * sequence number how many those are. */
 static void key_of(const mtp__rank *k, const mtp__call *c, bool by_step, uint64_t key[2])
@@ -53,8 +67,7 @@ static void key_of(const mtp__rank *k, const mtp__call *c, bool by_step, uint64_
                           : mtp__hash_mix((uint64_t)k->steps[0].number,
                                           (uint64_t)k->steps[k->step_count - 1].number);
     } else if (c->sequence < 0) {
-        bool stepped = step != MTP__NO_STEP && k->steps[step].number >= 0;
-        word[2] = stepped ? (uint64_t)k->steps[step].number + 1 : 0;
+        word[2] = place_of(k, c, step);
         word[3] = 0;
     }
     key[0] = mtp__hash_words(word, 6);
@@ -291,7 +304,7 @@ static mtp_status solve(mtp_ranks *r)
     for (uint32_t k = 0; k < r->used && good; k++) {
         first[k] = r->list[k].row.first_ns;
         last[k] = r->list[k].row.last_ns;
-        rounded[k] = r->list[k].coarse ? ROUNDED_NS : 0;
+        rounded[k] = r->list[k].coarse ? ROUNDED_NS : EXACT_NS;
         good = add_samples(r, k, &t) && add_same_boot(r, k, &t);
     }
     mtp_status status = good ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "the clocks of %u ranks", r->used);
@@ -325,6 +338,15 @@ static mtp_status solve(mtp_ranks *r)
 
 /* ------------------------------------------------------------------------------------------------- notes */
 
+/* The call that the leaver left. */
+static const mtp__call *call_of(const mtp_ranks *r, const mtp__clock_conflict *x)
+{
+    const mtp__seen *s = &r->seen[r->meetings[x->meeting].first];
+    while (s->rank != x->leaver)
+        s++;
+    return &r->list[s->rank].calls[s->call];
+}
+
 static bool note_contradictions(mtp_ranks *r)
 {
     const mtp__clocks *c = &r->clocks;
@@ -350,10 +372,10 @@ static bool note_contradictions(mtp_ranks *r)
             mtp__say(&w, " off what other ranks imply");
             continue;
         }
-        const mtp__seen *s = &r->seen[r->meetings[x->meeting].first];
-        mtp__say(&w, " left %s", mtp__ranks_text(r, r->list[s->rank].calls[s->call].name));
-        if (r->list[s->rank].calls[s->call].sequence >= 0)
-            mtp__say(&w, " %lld", (long long)r->list[s->rank].calls[s->call].sequence);
+        const mtp__call *left = call_of(r, x);
+        mtp__say(&w, " left %s", mtp__ranks_text(r, left->name));
+        if (left->sequence >= 0)
+            mtp__say(&w, " %lld", (long long)left->sequence);
         mtp__say(&w, " up to ");
         mtp__say_time(&w, (double)most);
         mtp__say(&w, " before rank %lld%s entered", (long long)r->list[x->enterer].row.rank,
@@ -395,6 +417,12 @@ static bool note_untied(mtp_ranks *r)
     return mtp__ranks_note(r, &w);
 }
 
+/* MPI_Waitall, MPI_Init: no other rank has the same call. */
+static bool is_own(const mtp_ranks *r, const mtp__call *c)
+{
+    return c->comm == MTP__COMM_OTHER && strncmp(mtp__ranks_text(r, c->name), "MPI_", 4) == 0;
+}
+
 static bool note_unmatched(mtp_ranks *r)
 {
     uint64_t calls = 0, matched = 0;
@@ -402,7 +430,9 @@ static bool note_unmatched(mtp_ranks *r)
     for (uint32_t k = 0; k < r->used; k++) {
         if (r->list[k].row.only_started && r->list[k].row.matched == 0)
             continue; /* which is said */
-        calls += r->list[k].row.calls;
+        calls += r->list[k].call_count;
+        for (uint32_t i = 0; i < r->list[k].call_count; i++)
+            calls -= is_own(r, &r->list[k].calls[i]);
         matched += r->list[k].row.matched;
     }
     if (r->used < 2 || calls == 0 || matched == calls)
@@ -418,6 +448,8 @@ static bool note_order(mtp_ranks *r)
     if (!r->by_order || r->used < 2)
         return true;
     mtp__say(&w, "Calls have no sequence numbers: they are matched by their order, by kind and step.");
+    if (r->list[0].steps[0].number < 0)
+        mtp__say(&w, " Without steps, that is wrong where recordings began with different calls.");
     return mtp__ranks_note(r, &w);
 }
 

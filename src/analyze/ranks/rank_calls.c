@@ -94,6 +94,7 @@ static bool add(mtp__rank_view *v, uint32_t span, mtp_text name, mtp_text args, 
                      .late = -1};
     c->leave = c->leave < c->enter ? c->enter : c->leave;
     c->step = c->begun = mtp__rank_step_at(k, c->enter);
+    c->after = mtp__rank_step_before(k, c->enter);
     describe(c, name, args);
     loose = loose || (v->t->flags[span] & MTP__SPAN_UNFINISHED) != 0; /* its rank died in it */
     c->started = loose;
@@ -118,12 +119,15 @@ static mtp_text args_of_kernel(const mtp__rank_view *v, uint32_t span)
 }
 
 /* Hosts run ahead of devices: a kernel may run while the host is in a later step. */
-static uint32_t step_of_launch(const mtp__rank_view *v, uint32_t span)
+static void begin_at_launch(const mtp__rank_view *v, uint32_t span, mtp__call *c)
 {
     uint32_t by = v->t->launcher != NULL ? v->t->launcher[span] : MTP__NONE;
-    return by == MTP__NONE
-               ? MTP__NO_STEP
-               : mtp__rank_step_at(v->k, (int64_t)((uint64_t)v->t->start[by] + (uint64_t)v->k->base));
+    c->begun = MTP__NO_STEP;
+    if (by == MTP__NONE)
+        return;
+    int64_t when = (int64_t)((uint64_t)v->t->start[by] + (uint64_t)v->k->base);
+    c->begun = mtp__rank_step_at(v->k, when);
+    c->after = mtp__rank_step_before(v->k, when);
 }
 
 static bool add_kernels(mtp__rank_view *v)
@@ -137,7 +141,7 @@ static bool add_kernels(mtp__rank_view *v)
                 continue;
             if (!add(v, i, name, args_of_kernel(v, i), false))
                 return false;
-            v->k->calls[v->k->call_count - 1].begun = step_of_launch(v, i);
+            begin_at_launch(v, i, &v->k->calls[v->k->call_count - 1]);
         }
     }
     return true;
@@ -201,23 +205,40 @@ static bool complete_message(mtp__rank_view *v, uint32_t span, mtp_text args)
     return true;
 }
 
-/* Calls within a call are part of it. */
+/* Gloo's message begins when the call that sends it has already handed it over. */
+static void begin_with_caller(mtp__rank_view *v, uint32_t span, uint32_t caller)
+{
+    const mtp_trace *t = v->t;
+    if (caller != MTP__NONE && t->start[span] <= t->end[caller] &&
+        MTP__BEGINS_WITH(mtp__trace_get_text(t, t->name[span]), "gloo:send"))
+        v->k->calls[v->k->call_count - 1].enter =
+            (int64_t)((uint64_t)t->start[caller] + (uint64_t)v->k->base);
+}
+
+/* Calls within a call are part of it; but Gloo's messages on a thread overlap. */
 static bool add_spans(mtp__rank_view *v, mtp__name_is wanted)
 {
     const mtp_trace *t = v->t;
     for (uint32_t k = 0; k < t->track_count; k++) {
         const mtp__track *track = &t->tracks[k];
         int64_t end = INT64_MIN;
+        uint32_t caller = MTP__NONE;
         for (uint32_t i = track->first; !track->on_device && i < track->first + track->count; i++) {
-            if (mtp__rank_name(v, i) != wanted || t->start[i] < end)
+            mtp__name_is is = mtp__rank_name(v, i);
+            caller = is == MTP__NAME_COMM ? i : caller;
+            if (is != wanted)
                 continue;
             mtp_text name = mtp__trace_get_text(t, t->name[i]), args = args_of(t, i), collective;
+            if (t->start[i] < end && !MTP__BEGINS_WITH(name, "gloo:send") &&
+                !MTP__BEGINS_WITH(name, "gloo:recv"))
+                continue;
             if (wanted == MTP__NAME_RECORD && mtp__member_text(args, "Collective name", &collective))
                 name = collective;
-            end = t->end[i];
+            end = t->end[i] > end ? t->end[i] : end;
             if (!add(v, i, name, args, wanted == MTP__NAME_RECORD || is_started(name, args)) ||
                 !complete_message(v, i, args))
                 return false;
+            begin_with_caller(v, i, caller);
         }
     }
     return true;

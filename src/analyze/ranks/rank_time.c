@@ -156,11 +156,17 @@ bool mtp__rank_steps(mtp__rank_view *v)
     return true;
 }
 
-uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t)
+uint32_t mtp__rank_step_before(const mtp__rank *k, int64_t t)
 {
     uint32_t low = 0, high = k->step_count;
     MTP__BISECT(low, high, mid, k->steps[mid].start_ns <= t)
-    return low > 0 && (t < k->steps[low - 1].end_ns || k->step_count == 1) ? low - 1 : MTP__NO_STEP;
+    return low > 0 ? low - 1 : MTP__NO_STEP;
+}
+
+uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t)
+{
+    uint32_t at = mtp__rank_step_before(k, t);
+    return at != MTP__NO_STEP && (t < k->steps[at].end_ns || k->step_count == 1) ? at : MTP__NO_STEP;
 }
 
 /* ----------------------------------------------------------------------------------------------- times */
@@ -207,18 +213,23 @@ static bool is_work(const mtp__rank_view *v, uint32_t span, bool scopes)
     return category == MTP__CATEGORY_CPU_OP && !is_step(v, span);
 }
 
-/* Work of a thread outside communication calls: parents come before children. */
+/* Work of a thread outside communication calls: parents come before children. Gloo's messages begin inside of the call
+ * that starts them and end when they were waited for: the thread may work meanwhile. */
 static void cover_thread(const mtp__rank_view *v, covers *c, const mtp__track *track, bool scopes)
 {
     const mtp_trace *t = v->t;
     int64_t work_end = INT64_MIN, comm_end = INT64_MIN, from = 0; /* work not yet added begins at `from` */
     for (uint32_t i = track->first; i < track->first + track->count; i++) {
         int64_t start = t->start[i], end = t->end[i];
-        if (start < comm_end || end <= start)
+        if (end <= start)
             continue;
-        if (is_comm(v, i)) {
-            if (work_end > start)
-                add(&c->compute, unix_time(v, from), unix_time(v, start));
+        if (start < comm_end) {
+            if (end > comm_end && is_comm(v, i))
+                add(&c->comm, unix_time(v, start), unix_time(v, end));
+        } else if (is_comm(v, i)) {
+            int64_t until = work_end < start ? work_end : start;
+            if (until > from)
+                add(&c->compute, unix_time(v, from), unix_time(v, until));
             add(&c->comm, unix_time(v, start), unix_time(v, end));
             from = comm_end = end;
         } else if (is_work(v, i, scopes)) {

@@ -60,6 +60,7 @@ typedef struct mtp__call { /* a communication call */
     uint32_t name;      /* mtp_ranks.names */
     uint32_t step;      /* index; MTP__NO_STEP */
     uint32_t begun;     /* the step in which the host began it; MTP__NO_STEP: unknown, or none */
+    uint32_t after;     /* the last step that had begun by then; MTP__NO_STEP: none */
     int32_t root, peer; /* of the job; -1: none */
     int32_t tag;        /* of a message; -1: none, or unknown */
     bool started;       /* it ends before the communication does */
@@ -181,7 +182,8 @@ static inline int64_t mtp__rank_shift(const mtp__rank *k, int clock)
 {
     return clock == 0 ? 0 : clock == 1 ? k->base : (int64_t)((uint64_t)k->base - (uint64_t)k->zero);
 }
-uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t); /* Unix time */
+uint32_t mtp__rank_step_at(const mtp__rank *k, int64_t t);     /* Unix time */
+uint32_t mtp__rank_step_before(const mtp__rank *k, int64_t t); /* which may have ended */
 bool mtp__rank_calls(mtp__rank_view *v);
 bool mtp__rank_times(mtp__rank_view *v);
 bool mtp__rank_ops(mtp__rank_view *v);

@@ -11,6 +11,8 @@
 #define LATE_TIMES 3            /* the median rank's lateness */
 #define SAMPLES 3u              /* of lateness, at least: fewer could be chance */
 #define SURE(n) (4 + 6.0 / (n)) /* how many standard errors above the median rank's lateness */
+#define PAUSE 2                 /* times the longest but two: far longer */
+#define STEADY 0.8              /* of the steps */
 #define STANDS_OUT 1.5          /* times the latest other */
 #define USUAL_90 1.3 /* of what varies by chance, a tenth is as many standard deviations above the mean */
 #define OTHERS 6u    /* steps of other ranks, at least */
@@ -122,7 +124,7 @@ static bool stands_out(const mtp_ranks *r, const late *l)
 }
 
 /* How much lateness varies by chance: by the other ranks, and by the same one before; a few long pauses do not count. */
-static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
+static bool find_chance(const mtp_ranks *r, const double *by_step, const late *l, double *chance)
 {
     uint32_t count = 0;
     double *all = mtp__calloc((size_t)r->used * r->compared_count + 1, sizeof *all);
@@ -131,7 +133,7 @@ static bool find_chance(const mtp_ranks *r, const late *l, double *chance)
     for (uint32_t k = 0; k < r->used; k++)
         for (uint32_t i = 0; i < r->compared_count; i++)
             if (is_judged(r, k) && (k != l->rank || i < l->from))
-                all[count++] = late_at(r, k, i);
+                all[count++] = by_step[(size_t)k * r->compared_count + i];
     qsort(all, count, sizeof *all, by_value);
     *chance = count > 0 ? all[count * 9 / 10] / USUAL_90 : 0;
     mtp__free(all);
@@ -194,6 +196,74 @@ static bool find_late(const mtp_ranks *r, late *l)
     l->lost /= r->compared_count - l->from;
     mtp__free(mean);
     return true;
+}
+
+/* A copy of the lateness in which a rank's few far longest pauses count as much as its longest but two: the first step, in
+ * which programs warm up, or a checkpoint would otherwise hide who is late in all others. NULL: there are none, or out of
+ * memory. Owned by the caller. */
+static double *without_pauses(const mtp_ranks *r, bool *good)
+{
+    uint32_t n = r->compared_count;
+    size_t cells = (size_t)r->used * n;
+    if (n < 2 * SAMPLES ||
+        count_judged(r) < 3) /* of two, what is chance for one is known by the other's pauses */
+        return NULL;
+    double *out = mtp__calloc(cells + n, sizeof *out);
+    bool any = false;
+    *good = out != NULL;
+    for (uint32_t k = 0; k < r->used && *good; k++) {
+        double *own = out + (size_t)k * n, *sorted = out + cells;
+        memcpy(own, r->late + (size_t)k * n, n * sizeof *own);
+        memcpy(sorted, own, n * sizeof *own);
+        qsort(sorted, n, sizeof *sorted, by_value);
+        double limit = sorted[n - SAMPLES];
+        for (uint32_t i = 0; i < n; i++) {
+            any |= own[i] > PAUSE * limit;
+            own[i] = own[i] > PAUSE * limit ? limit : own[i];
+        }
+    }
+    if (any)
+        return out;
+    mtp__free(out);
+    return NULL;
+}
+
+/* Is it later in nearly all steps than others are in one of ten? */
+static bool is_steady(const mtp_ranks *r, const late *l, double chance)
+{
+    uint32_t steps = r->compared_count - l->from, later = 0;
+    for (uint32_t i = l->from; i < r->compared_count; i++)
+        later += late_at(r, l->rank, i) > chance * USUAL_90;
+    return steps >= SAMPLES && later >= STEADY * steps;
+}
+
+/* by_step: the lateness with all pauses. false: out of memory. */
+static bool is_straggler(const mtp_ranks *r, const double *by_step, late *l, bool *straggles)
+{
+    double chance;
+    *straggles = false;
+    if (!find_late(r, l))
+        return false;
+    if (!(l->each > LATE_SHARE * r->step_ns && l->each > LATE_TIMES * l->usual))
+        return true;
+    if (!find_chance(r, by_step, l, &chance))
+        return false;
+    *straggles = is_sure(r, l, chance) && (by_step == r->late || is_steady(r, l, chance));
+    return true;
+}
+
+/* Sets who straggles, and whether anyone does; false: out of memory. */
+static bool find_straggler(mtp_ranks *r, late *l, bool *straggles)
+{
+    bool good = is_straggler(r, r->late, l, straggles);
+    double *rest = good && !*straggles ? without_pauses(r, &good) : NULL, *whole = r->late;
+    if (rest == NULL)
+        return good;
+    r->late = rest;
+    good = is_straggler(r, whole, l, straggles);
+    r->late = whole;
+    mtp__free(rest);
+    return good;
 }
 
 /* A step from that one on, on average: since there is a straggler, steps are longer. */
@@ -334,7 +404,7 @@ static bool say_straggler(mtp_ranks *r, const late *l, const mtp__why *y)
 }
 
 /* Nobody is always late, but somebody is each time. */
-static bool say_turns(mtp_ranks *r, double waiting)
+static bool say_turns(mtp_ranks *r, double waiting, double whole)
 {
     mtp__words title = {0}, text = {0};
     uint32_t ranks = 0;
@@ -344,7 +414,7 @@ static bool say_turns(mtp_ranks *r, double waiting)
         one = r->list[k].row.last > 0 ? &r->list[k].row : one;
     }
     mtp__say(&title, "Ranks wait for each other");
-    say_cost(&title, waiting, r->step_ns, r->numbers[0] >= 0);
+    say_cost(&title, waiting, whole, r->numbers[0] >= 0);
     if (ranks == 1)
         mtp__say(
             &text,
@@ -363,17 +433,17 @@ static bool say_turns(mtp_ranks *r, double waiting)
                                   .rank = -1,
                                   .since_step = -1,
                                   .per_step_ns = (int64_t)waiting,
-                                  .share = waiting / r->step_ns},
+                                  .share = waiting / whole},
                &title, &text);
 }
 
-static bool say_exposed(mtp_ranks *r, double exposed, double waiting, double overlap)
+static bool say_exposed(mtp_ranks *r, double exposed, double waiting, double whole, double overlap)
 {
     mtp__words title = {0}, text = {0};
     mtp__say(&title, "Communication that no computation hides takes ");
     mtp__say_time(&title, exposed);
     mtp__say(&title, r->numbers[0] >= 0 ? " of each step (" : " (");
-    mtp__say_share(&title, exposed / r->step_ns);
+    mtp__say_share(&title, exposed / whole);
     mtp__say(&title, ")");
     mtp__say(&text, "Of that, ");
     mtp__say_time(&text, waiting);
@@ -390,7 +460,7 @@ static bool say_exposed(mtp_ranks *r, double exposed, double waiting, double ove
                                   .rank = -1,
                                   .since_step = -1,
                                   .per_step_ns = (int64_t)exposed,
-                                  .share = exposed / r->step_ns},
+                                  .share = exposed / whole},
                &title, &text);
 }
 
@@ -440,7 +510,7 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
 {
     if (r->stepped < 2 || r->compared_count == 0 || r->step_ns <= 0)
         return MTP_OK;
-    double waiting = 0, exposed = 0, overlap = 0;
+    double waiting = 0, exposed = 0, overlap = 0, whole = 0;
     uint32_t overlaps = 0, shown = count_judged(r);
     late l;
     mtp__why y = {0};
@@ -450,25 +520,20 @@ mtp_status mtp__ranks_say(mtp_ranks *r)
             continue;
         waiting += (double)row->mean.waiting_ns / (shown > 0 ? shown : r->stepped);
         exposed += (double)row->mean.exposed_ns / (shown > 0 ? shown : r->stepped);
+        whole += (double)row->mean.wall_ns / (shown > 0 ? shown : r->stepped);
         overlap += row->overlap >= 0 ? row->overlap : 0;
         overlaps += row->overlap >= 0;
     }
-    bool good = find_late(r, &l),
-         straggles = good && l.each > LATE_SHARE * r->step_ns && l.each > LATE_TIMES * l.usual;
-    if (straggles) {
-        double chance;
-        good = find_chance(r, &l, &chance);
-        straggles = good && is_sure(r, &l, chance);
-    }
+    bool straggles, good = find_straggler(r, &l, &straggles);
     if (straggles) {
         mtp_status status = mtp__ranks_why(r, l.rank, l.from, &y);
         if (status != MTP_OK)
             return status;
         good = say_straggler(r, &l, &y);
     } else if (good && waiting > WAITING_SHARE * r->step_ns) {
-        good = say_turns(r, waiting);
+        good = say_turns(r, waiting, whole);
     }
     if (good && exposed > EXPOSED_SHARE * r->step_ns)
-        good = say_exposed(r, exposed, waiting, overlaps > 0 ? overlap / overlaps : -1);
+        good = say_exposed(r, exposed, waiting, whole, overlaps > 0 ? overlap / overlaps : -1);
     return good && say_uneven(r) ? MTP_OK : MTP_FAIL(MTP_E_NOMEM, "findings");
 }

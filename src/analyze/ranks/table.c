@@ -43,6 +43,7 @@ static bool visit(const mtp__job *job, const mtp__job_rank *r, mtp__buffer *b,
     row.job = b->bytes + of;
     row.backend = b->bytes + backend;
     row.file = b->bytes + file;
+    row.problem = mtp__job_cut(job, r) != NULL ? "it is not complete: the file is truncated" : "";
     for (uint32_t i = 0; i < r->parts; i++)
         row.bytes += part[i].bytes;
     mtp__member_whole(r->text, "pid", &pid);

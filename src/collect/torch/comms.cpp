@@ -5,6 +5,7 @@
 #include <string.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/profiler/util.h>
+#include <algorithm>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -227,13 +228,16 @@ std::string mtp__torch_comms_gloo(const at::RecordFunction &call)
         add(value, &elements, &first, &kept);
     const void *tensor = first != nullptr ? first->unsafeGetTensorImpl() : nullptr;
     std::lock_guard<std::mutex> guard(lock);
-    for (auto it = calls.begin(); it != calls.end(); ++it)
-        if (strcmp(it->op->gloo, call.name()) == 0 && (tensor == nullptr || it->tensor == nullptr || it->tensor == tensor)) {
-            std::string text = std::move(it->text);
-            calls.erase(it);
-            return text;
-        }
-    return "";
+    auto found = std::find_if(calls.begin(), calls.end(), [&](const waiting &w) {
+        return strcmp(w.op->gloo, call.name()) == 0 && (tensor == nullptr || w.tensor == nullptr || w.tensor == tensor);
+    });
+    if (found == calls.end() && strcmp(call.name(), "gloo:all_reduce") == 0) /* of a copy of the tensor */
+        found = std::find_if(calls.begin(), calls.end(), [](const waiting &w) { return strcmp(w.op->shown, "reduce_scatter") == 0; });
+    if (found == calls.end())
+        return "";
+    std::string text = std::move(found->text);
+    calls.erase(found);
+    return text;
 }
 
 /* As in PyTorch's own traces, letter by letter: the values are JSON already. */

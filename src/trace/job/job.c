@@ -49,9 +49,8 @@ static mtp_status read_part(mtp__job *j, mtp_text object, uint64_t from, uint64_
                  mtp__member_text(object, "name", &part.name);
     if (!known || part.bytes == 0)
         return MTP_FAIL(MTP_E_FORMAT, "the table of ranks is damaged");
-    if (part.offset > file_bytes - from || part.bytes > file_bytes - from - part.offset)
-        return MTP_FAIL(MTP_E_FORMAT, "the file is truncated: the part %.*s is not complete",
-                        (int)part.name.length, part.name.bytes);
+    part.cut =
+        from > file_bytes || part.offset > file_bytes - from || part.bytes > file_bytes - from - part.offset;
     part.offset += from;
     if (!MTP__GROW(j->parts, j->part_room, j->part_count, (size_t)j->part_count + 1, 16))
         return MTP_FAIL(MTP_E_NOMEM, "%u parts", j->part_count);
@@ -115,9 +114,9 @@ static mtp_status read_head(mtp__job *j, int fd)
         return MTP_FAIL(MTP_E_FORMAT, "the table of ranks is damaged: its checksum does not match");
     uint64_t from = (START + length + MTP__JOB_ALIGN - 1) / MTP__JOB_ALIGN * MTP__JOB_ALIGN;
     mtp_text head = {j->head, (size_t)length}, ranks, rank;
-    mtp_status status = from <= file_bytes && mtp__member_text(head, "ranks", &ranks)
+    mtp_status status = mtp__member_text(head, "ranks", &ranks)
                             ? MTP_OK
-                            : MTP_FAIL(MTP_E_FORMAT, "the file is truncated: it has no ranks");
+                            : MTP_FAIL(MTP_E_FORMAT, "the table of ranks is damaged");
     while (status == MTP_OK && (rank = mtp__member_next(&ranks)).length > 0)
         status = read_rank(j, rank, from, file_bytes);
     if (status == MTP_OK && j->rank_count == 0)
@@ -145,6 +144,14 @@ void mtp__job_close(mtp__job *j)
     mtp__free(j->ranks);
     mtp__free(j->parts);
     *j = (mtp__job){0};
+}
+
+const mtp__job_part *mtp__job_cut(const mtp__job *j, const mtp__job_rank *r)
+{
+    for (uint32_t i = 0; i < r->parts; i++)
+        if (j->parts[r->first + i].cut)
+            return &j->parts[r->first + i];
+    return NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------- parts */
@@ -232,7 +239,10 @@ static mtp_status open_rank(const mtp__job *j, const mtp__job_rank *r, const mtp
                             mtp_trace **out)
 {
     char head[512];
-    const mtp__job_part *part = &j->parts[r->first];
+    const mtp__job_part *part = &j->parts[r->first], *cut = mtp__job_cut(j, r);
+    if (cut != NULL)
+        return MTP_FAIL(MTP_E_FORMAT, "the file is truncated: the part %.*s is not complete",
+                        (int)cut->name.length, cut->name.bytes);
     int fd = mtp__open(j->path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0)
         return MTP_FAIL(MTP_E_IO, "%s", mtp__reason(errno));

@@ -20,6 +20,7 @@
 typedef struct mtp__job_part {
     mtp_text name;          /* escaped as in JSON */
     uint64_t offset, bytes; /* in the file */
+    bool cut;               /* the file ends before it does */
 } mtp__job_part;
 
 typedef struct mtp__job_rank {
@@ -40,9 +41,11 @@ typedef struct mtp__job {
 } mtp__job;
 
 bool mtp__job_recognise(const void *start, size_t bytes);
-/* MTP_E_FORMAT: its head is damaged, or parts are missing. */
+/* MTP_E_FORMAT: its head is damaged. Of a truncated file, ranks whose parts are whole can be read. */
 mtp_status mtp__job_open(const char *path, mtp__job *out);
 void mtp__job_close(mtp__job *job);
+/* The first part of the rank that is not whole; NULL: all are. */
+const mtp__job_part *mtp__job_cut(const mtp__job *job, const mtp__job_rank *rank);
 /* The trace of a rank, by its place in the list; placed: its times are those of the reference's clock. */
 mtp_status mtp__job_trace(const mtp__job *job, uint32_t index, const mtp_open_options *options, bool placed,
                           mtp_trace **out);
