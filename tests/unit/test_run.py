@@ -459,6 +459,14 @@ def steps(folder):
     done = run(folder, PYTHON, "train.py", options=["--python", "-o", "p.mtp"])
     done.spools = {"p.mtp": folder / "p.mtp"}
     check("python_functions_throughout_if_asked_for", done.names().get("train.py(6): after") == 1, (done.names(), done))
+    for name, text in FAKE_TORCH.items():  # mindtorch_v2 has the same hooks, and records its ops itself
+        (folder / name.replace("torch", "mindtorch_v2")).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name.replace("torch", "mindtorch_v2")).write_text(text)
+    (folder / "other.py").write_text(TRAINING.replace("import torch", "import mindtorch_v2 as torch"))
+    done = run(folder, PYTHON, "other.py", options=["-o", "other.mtp"])
+    told = subprocess.run([MTPROF, "steps", "--json", folder / "other.mtp"], capture_output=True, text=True)
+    numbers = [s.get("step", s.get("number")) for s in json.loads(told.stdout)["steps"]] if told.returncode == 0 else told
+    check("and_those_of_mindtorch_v2", done.code == 0 and numbers == list(range(1, 11)), (numbers, done))
     done = run(folder, PYTHON, "-c", "1", options=["--steps", "3:5", "-o", "n.mtp"])
     check("that_no_step_was_seen_is_said", "no training step was seen" in done.err, done)
     done = run(folder, PYTHON, "train.py", options=["--steps", "30:50", "-o", "n.mtp"])

@@ -5,6 +5,8 @@ The program must not notice: nothing here raises, prints, or imports more than i
 """
 import sys
 
+_torch = None  # _Torch, once the program has imported torch
+_stepping = []  # a weak reference to the optimizer that ends steps: the first that is used, of any framework
 _OLDEST = (3, 10)  # that mtprof._native can be built for; PyTorch's ops are recorded from 3.8 on
 
 
@@ -77,25 +79,32 @@ class _AfterImport(object):
         return spec
 
 
-def _count_steps():
-    """A training step ends when the first optimizer that is used has stepped."""
+def _count_steps(register, hide=lambda: None):
+    """A training step ends when the first optimizer that is used has stepped. register(function): optimizers call it then; hide():
+    others who mark steps no longer do."""
     import atexit
     import ctypes
     import weakref
-    from torch.optim.optimizer import register_optimizer_step_post_hook
     step = ctypes.CDLL(None).mtp_run_step
-    first = []
 
     def stepped(optimizer, args, kwargs):
-        if not first and _torch is not None and _torch.collector is not None:
-            _torch.collector.hide_steps()
-        if not first or first[0]() is None:
-            first[:] = [weakref.ref(optimizer)]
-        if first[0]() is optimizer:
+        if not _stepping:
+            hide()
+        if not _stepping or _stepping[0]() is None:
+            _stepping[:] = [weakref.ref(optimizer)]
+        if _stepping[0]() is optimizer:
             step(1)
 
-    register_optimizer_step_post_hook(stepped)
+    register(stepped)
     atexit.register(step, 0)
+
+
+def _count_steps_of(framework):
+    """Of mindtorch_v2, which records all else itself."""
+    try:
+        _count_steps(framework.optim.optimizer.register_optimizer_step_post_hook)
+    except Exception as error:
+        _say("training steps are not seen: %s: %s" % (type(error).__name__, error))
 
 
 class _Torch(object):
@@ -171,7 +180,8 @@ def _attach_torch(folder, torch, native):
     except Exception as error:
         _say("PyTorch's ops are not recorded: %s: %s" % (type(error).__name__, error))
     try:
-        _count_steps()
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+        _count_steps(register_optimizer_step_post_hook, lambda: _torch.collector.hide_steps() if _torch and _torch.collector else None)
     except Exception as error:
         _say("training steps are not seen: %s: %s" % (type(error).__name__, error))
 
@@ -279,6 +289,7 @@ def _start():
     if "torch" in words and "torch" not in sys.modules:
         before = (lambda: end(stays=True)) if end is not None and "until-torch" in words else lambda: None
         sys.meta_path.insert(0, _AfterImport("torch", before, lambda module: _attach_torch(folder, module, native)))
+        sys.meta_path.insert(0, _AfterImport("mindtorch_v2", lambda: None, _count_steps_of))
 
 
 def _leave_path():
