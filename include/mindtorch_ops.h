@@ -36,6 +36,7 @@
     X(rsub, "rsub.Scalar(Tensor self, Operand other, Scalar alpha=1) -> Tensor", K(binary, rsub) N(TURNED), rsub) \
     X(mul, "mul.Tensor(Tensor self, Operand other) -> Tensor", K(binary, mul) F(elements) N(OUTSIDE) O(out, CAST), mul) Y(mul) \
     X(div, "div.Tensor(Tensor self, Operand other) -> Tensor", K(binary_float, div) N(OUTSIDE) O(out, CAST), div) Y(div) \
+    X(div_mode, "div.Tensor_mode(Tensor self, Operand other, *, str? rounding_mode) -> Tensor", K(div_mode, div_mode) N(OUTSIDE) O(out_mode, CAST), div_mode) Y(div_mode) \
     X(floor_divide, "floor_divide(Tensor self, Operand other) -> Tensor", K(binary, floor_divide) N(OUTSIDE) O(out, CAST), not_implemented) Y(floor_divide) \
     X(remainder, "remainder.Tensor(Tensor self, Operand other) -> Tensor", K(binary, remainder) O(Tensor_out, CAST), remainder) Y(remainder) \
     X(pow, "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", K(binary, pow) N(POWER) O(Tensor_Scalar_out, CAST), pow_scalar) Y(pow) \
@@ -73,6 +74,7 @@
     X(floor, "floor(Tensor self) -> Tensor", K(unary, floor) O(out, FOUND), floor) Y(floor) \
     X(ceil, "ceil(Tensor self) -> Tensor", K(unary, ceil) O(out, FOUND), ceil) Y(ceil) \
     X(round, "round(Tensor self) -> Tensor", K(unary, round) O(out, FOUND), round) Y(round) \
+    X(round_decimals, "round.decimals(Tensor self, *, int decimals) -> Tensor", K(round_decimals, round_decimals) O(decimals_out, FOUND), round_decimals) Y(round_decimals) \
     X(trunc, "trunc(Tensor self) -> Tensor", K(unary, trunc) O(out, FOUND), trunc) Y(trunc) \
     X(square, "square(Tensor self) -> Tensor", C(square) O(out, CAST), of_parts) Y(square) \
     X(exp, "exp(Tensor self) -> Tensor", K(unary_float, exp) O(out, CAST), exp) Y(exp) \
@@ -101,7 +103,11 @@
     X(leaky_relu, "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", K(unary_real, leaky_relu) O(out, SAME), leaky_relu) Y(leaky_relu) \
     X(elu, "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", K(unary_real, elu) O(out, SAME), elu) Y(elu) \
     X(clamp, "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", K(clamp, clamp) O(out, FOUND), clamp) Y(clamp) \
+    X(clamp_tensor, "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", K(clamp_tensor, clamp_tensor) O(Tensor_out, CAST), clamp_tensor) Y(clamp_tensor) \
     X(clamp_min, "clamp_min(Tensor self, Scalar min) -> Tensor", K(clamp_min, clamp_min) O(out, FOUND), clamp_min) Y(clamp_min) \
+    X(clamp_min_tensor, "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", K(clamp_bound, clamp_min_tensor) O(Tensor_out, CAST), clamp_min_tensor) Y(clamp_min_tensor) \
+    X(clamp_max, "clamp_max(Tensor self, Scalar max) -> Tensor", K(clamp_max, clamp_max) O(out, FOUND), clamp_max) Y(clamp_max) \
+    X(clamp_max_tensor, "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", K(clamp_bound, clamp_max_tensor) O(Tensor_out, CAST), clamp_max_tensor) Y(clamp_max_tensor) \
     X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, FOUND), hardtanh) Y(hardtanh) \
     X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) Y(relu6) \
     X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where) O(self_out, SAME), where) \
@@ -123,6 +129,7 @@
 #define MT_OPS_SHAPE(X, Y) \
     X(as_strided, "as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)", V(as_strided), as_strided) \
     X(view, "view(Tensor(a) self, int[...] size) -> Tensor(a)", V(view), view) \
+    X(view_dtype, "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", V(view_dtype), not_differentiable) \
     X(_unsafe_view, "_unsafe_view(Tensor self, int[] size) -> Tensor", V(view), unsafe_view) \
     X(_reshape_alias, "_reshape_alias(Tensor(a) self, int[] size, int[] stride) -> Tensor(a)", V(reshape_alias), reshape_alias) \
     X(reshape, "reshape(Tensor(a) self, int[...] shape) -> Tensor(a)", C(reshape), of_parts) \
@@ -140,6 +147,7 @@
     X(unsqueeze, "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", V(unsqueeze), unsqueeze) \
     X(squeeze, "squeeze(Tensor(a) self) -> Tensor(a)", V(squeeze), squeeze) \
     X(squeeze_dim, "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", V(squeeze_dim), squeeze_dim) \
+    X(squeeze_dims, "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", V(squeeze_dims), squeeze_dims) \
     X(diagonal, "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", V(diagonal), diagonal) \
     X(alias, "alias(Tensor(a) self) -> Tensor(a)", V(alias), alias) \
     X(detach, "detach(Tensor(a) self) -> Tensor(a)", V(detach), not_differentiable) \
@@ -150,9 +158,9 @@
     X(clone, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", K(clone, clone) A(copies), clone) \
     X(contiguous, "contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)", C(contiguous), of_parts) \
     X(copy_, "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", K(copy, copy), copy) \
-    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_dtype) M("MemoryFormat? memory_format=None"), of_parts) \
-    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)", C(to_device) M("MemoryFormat? memory_format=None"), of_parts) \
-    X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False) -> Tensor", K(to_copy, to_copy) M("MemoryFormat? memory_format=None") A(copies), to_copy) \
+    X(to_dtype, "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", C(to_dtype), of_parts) \
+    X(to_device, "to.device(Tensor(a) self, Device device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", C(to_device), of_parts) \
+    X(_to_copy, "_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", K(to_copy, to_copy) A(copies), to_copy) \
     X(type_as, "type_as(Tensor self, Tensor other) -> Tensor", C(type_as), of_parts) \
     X(pad, "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor", C(pad), of_parts) \
     X(constant_pad_nd, "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", K(constant_pad_nd, constant_pad_nd), constant_pad_nd) \
@@ -174,10 +182,11 @@
     X(_index_put_impl_, "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", K(index_put, index_put), index_put_impl) \
     X(index_select, "index_select(Tensor self, int dim, Tensor index) -> Tensor", K(index_select, index_select) O(out, SAME), index_select) \
     X(index_select_backward, "index_select_backward(Tensor grad, int[] self_sizes, int dim, Tensor index) -> Tensor", C(index_select_backward), of_parts) \
-    X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", K(index_add, index_add) M("*, Scalar alpha=1"), index_add) \
-    X(gather, "gather(Tensor self, int dim, Tensor index) -> Tensor", K(gather, gather) M("*, bool sparse_grad=False") O(out, SAME), gather) \
+    X(index_add_, "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", K(index_add, index_add), index_add) \
+    X(gather, "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", K(gather, gather) O(out, SAME), gather) \
     X(gather_backward, "gather_backward(Tensor grad, Tensor self, int dim, Tensor index) -> Tensor", C(gather_backward) M("bool sparse_grad"), of_parts) \
     X(scatter, "scatter.src(Tensor self, int dim, Tensor index, Operand src) -> Tensor", K(scatter, scatter) O(src_out, SAME), scatter) Y(scatter) \
+    X(scatter_reduce, "scatter.reduce(Tensor self, int dim, Tensor index, Operand src, *, str reduce) -> Tensor", K(scatter_reduce, scatter_reduce) O(reduce_out, SAME), not_implemented) Y(scatter_reduce) \
     X(scatter_add, "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", K(scatter_add, scatter_add) O(out, SAME), scatter_add) Y(scatter_add) \
     X(masked_select, "masked_select(Tensor self, Tensor mask) -> Tensor", C(masked_select) O(out, SAME), of_parts) \
     X(nonzero, "nonzero(Tensor self) -> Tensor", K(nonzero, nonzero) O(out, SAME), not_differentiable) \
@@ -188,15 +197,15 @@
 
 /* new tensors, constant or random */
 #define MT_OPS_CREATE(X, Y) \
-    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty, nothing) M("MemoryFormat? memory_format=None") O(out, CHOSEN), not_differentiable) \
+    X(empty, "empty.memory_format(int[...] size, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", K(empty, nothing) O(out, CHOSEN), not_differentiable) \
     X(empty_strided, "empty_strided(int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_strided, nothing), not_differentiable) \
-    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(empty_like, nothing) M("MemoryFormat? memory_format=None"), not_differentiable) \
+    X(empty_like, "empty_like(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", K(empty_like, nothing), not_differentiable) \
     X(zeros, "zeros(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros) O(out, CHOSEN), of_parts) \
-    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(zeros_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(zeros_like, "zeros_like(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", C(zeros_like), of_parts) \
     X(ones, "ones(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones) O(out, CHOSEN), of_parts) \
-    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(ones_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(ones_like, "ones_like(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", C(ones_like), of_parts) \
     X(full, "full(int[] size, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full) O(out, CHOSEN), of_parts) \
-    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(full_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(full_like, "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", C(full_like), of_parts) \
     X(new_empty_strided, "new_empty_strided(Tensor self, int[] size, int[] stride, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_empty_strided) A(followed), of_parts) \
     X(new_zeros, "new_zeros(Tensor self, int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(new_zeros) A(followed), of_parts) \
     X(fill_, "fill_.Scalar(Tensor(a!) self, Operand value) -> Tensor(a!)", K(fill, fill), fill) \
@@ -208,17 +217,21 @@
     X(eye, "eye(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(out, CHOSEN), not_differentiable) \
     X(eye_m, "eye.m(int n, int m, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(eye, eye) O(m_out, CHOSEN), not_differentiable) \
     X(rand, "rand(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand) O(out, CHOSEN), of_parts) \
-    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(rand_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(rand_like, "rand_like(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", C(rand_like), of_parts) \
     X(randn, "randn(int[...] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn) O(out, CHOSEN), of_parts) \
-    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randn_like) M("MemoryFormat? memory_format=None"), of_parts) \
+    X(randn_like, "randn_like(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor", C(randn_like), of_parts) \
     X(randint, "randint(int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint) O(out, CHOSEN), of_parts) \
     X(randint_low, "randint.low(int low, int high, int[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor", C(randint_low) O(low_out, CHOSEN), of_parts) \
     X(randperm, "randperm(int n, *, ScalarType? dtype=None, Device? device=None) -> Tensor", K(randperm, randperm) O(out, CHOSEN), not_differentiable) \
     X(uniform_, "uniform_(Tensor(a!) self, float from=0, float to=1) -> Tensor(a!)", K(self, uniform) M("*, Generator? generator=None"), zero) \
     X(normal_, "normal_(Tensor(a!) self, float mean=0, float std=1) -> Tensor(a!)", K(self, normal) M("*, Generator? generator=None"), zero) \
-    X(random_, "random_.from(Tensor(a!) self, int from, int to) -> Tensor(a!)", K(self, random) M("*, Generator? generator=None"), zero) \
+    X(random_, "random_.from(Tensor(a!) self, int from, int? to) -> Tensor(a!)", K(self, random) M("*, Generator? generator=None"), zero) \
+    X(random_to_, "random_.to(Tensor(a!) self, int to) -> Tensor(a!)", K(self, random_to) M("*, Generator? generator=None"), zero) \
+    X(random_all_, "random_(Tensor(a!) self) -> Tensor(a!)", K(self, random_all) M("*, Generator? generator=None"), zero) \
     X(bernoulli_, "bernoulli_.float(Tensor(a!) self, float p=0.5) -> Tensor(a!)", K(self, bernoulli) M("*, Generator? generator=None"), zero) \
+    X(bernoulli_tensor_, "bernoulli_.Tensor(Tensor(a!) self, Tensor p) -> Tensor(a!)", K(self, bernoulli_tensor) M("*, Generator? generator=None"), zero) \
     X(bernoulli, "bernoulli(Tensor self) -> Tensor", K(bernoulli_of, bernoulli_of) M("*, Generator? generator=None") O(out, SAME), not_differentiable) \
+    X(bernoulli_p, "bernoulli.p(Tensor self, float p) -> Tensor", C(bernoulli_p) M("*, Generator? generator=None"), of_parts) \
     X(multinomial, "multinomial(Tensor self, int num_samples, bool replacement=False) -> Tensor", K(multinomial, multinomial) M("*, Generator? generator=None") O(out, SAME), not_differentiable) \
     X(dropout, "dropout(Tensor input, float p, bool train) -> Tensor", C(dropout), of_parts)
 
@@ -240,12 +253,14 @@
     X(argmin, "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", K(argmax, argmin) O(out, SAME), not_differentiable) \
     X(any, "any(Tensor self) -> Tensor", K(truth, any) O(all_out, TRUTH), not_differentiable) \
     X(any_dim, "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, any) O(out, TRUTH), not_differentiable) \
+    X(any_dims, "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", K(truth_dims, any) O(dims_out, TRUTH), not_differentiable) \
     X(all, "all(Tensor self) -> Tensor", K(truth, all) O(all_out, TRUTH), not_differentiable) \
     X(all_dim, "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", K(truth_dim, all) O(out, TRUTH), not_differentiable) \
+    X(all_dims, "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", K(truth_dims, all) O(dims_out, TRUTH), not_differentiable) \
     X(var, "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, var) O(correction_out, CAST), var) \
     X(std, "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", K(var, std) O(correction_out, CAST), std) \
     X(norm, "norm.ScalarOpt_dim(Tensor self, Scalar? p=2, int[1] dim=[], bool keepdim=False) -> Tensor", C(norm) O(out, SAME), of_parts) \
-    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False) -> Tensor", K(vector_norm, vector_norm) M("*, ScalarType? dtype=None") O(out, SAME), vector_norm) \
+    X(linalg_vector_norm, "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", K(vector_norm, vector_norm) O(out, SAME), vector_norm) \
     X(cumsum, "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", K(cumsum, cumsum) O(out, CHOSEN), cumsum) Y(cumsum) \
     X(logsumexp, "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", K(logsumexp, logsumexp) O(out, CAST), logsumexp) \
     X(topk, "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", K(topk, topk) O(values, SAME), topk) \
@@ -266,7 +281,7 @@
     X(matmul, "matmul(Tensor self, Tensor other) -> Tensor", C(matmul) A(product) O(out, SAME), of_parts) \
     X(einsum, "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", C(einsum) A(product), of_parts) \
     X(linear, "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", C(linear) A(product), of_parts) \
-    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> Tensor", C(scaled_dot_product_attention) M("bool enable_gqa=False") A(product), of_parts) \
+    X(scaled_dot_product_attention, "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor", C(scaled_dot_product_attention) A(product), of_parts) \
     X(conv2d, "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=[1, 1], int[2] padding=[0, 0], int[2] dilation=[1, 1], int groups=1) -> Tensor", C(conv2d) F(convolution) A(product), of_parts) \
     X(conv1d, "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=[1], int[1] padding=[0], int[1] dilation=[1], int groups=1) -> Tensor", C(conv1d) A(product), of_parts) \
     X(convolution, "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor", K(convolution, convolution) A(product), convolution) \

@@ -23,7 +23,7 @@ from mindtorch_v2._C import (  # noqa: F401
 from mindtorch_v2 import autograd
 from mindtorch_v2._functions import (  # noqa: F401
     allclose, argsort, as_tensor, asarray, broadcast_tensors, broadcast_to, einsum, equal, finfo, iinfo,
-    is_floating_point, is_tensor, memory_format, moveaxis, nonzero, numel, ravel, result_type, sort, std, std_mean, var, var_mean,
+    is_floating_point, is_tensor, memory_format, moveaxis, nonzero, norm, numel, ravel, result_type, sort, std, std_mean, var, var_mean,
     where,
 )
 from mindtorch_v2._names import is_function as _is_function

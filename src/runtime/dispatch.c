@@ -499,8 +499,8 @@ static unsigned describe_all(const mt__call *call, description *d)
     unsigned n = 0;
     d->used = 0;
     for (unsigned i = 0; i < op->param_count; i++) {
-        if (call->into != NULL && op->options >= 0 && (int)i >= op->options)
-            break; /* out= determines dtype and device */
+        if (call->into != NULL && op->options >= 0 && (int)i >= op->options && (int)i <= op->options + 1)
+            continue; /* out= determines dtype and device */
         mt_value v = as_declared(&call->args[i], &op->params[i]);
         describe(d, n++, &v);
         if ((int)i == op->options)

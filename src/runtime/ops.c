@@ -293,6 +293,7 @@ static void find_elementwise(mt__op *op)
         bool floats;
     } infers[] = {{mt__infer_binary, MT__NUMBERS_AGAIN, false},
                   {mt__infer_binary_float, MT__NUMBERS_AGAIN, true},
+                  {mt__infer_div_mode, MT__NUMBERS_AGAIN, false},
                   {mt__infer_bitwise, MT__NUMBERS_AGAIN, false},
                   {mt__infer_compare, MT__NUMBERS_WITHIN, false},
                   {mt__infer_pair, MT__NUMBERS_STAY, false},
@@ -305,6 +306,10 @@ static void find_elementwise(mt__op *op)
                   {mt__infer_unary_bits, MT__NUMBERS_STAY, false},
                   {mt__infer_clamp, MT__NUMBERS_STAY, false},
                   {mt__infer_clamp_min, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_max, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_tensor, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_bound, MT__NUMBERS_STAY, false},
+                  {mt__infer_round_decimals, MT__NUMBERS_STAY, false},
                   {mt__infer_hardtanh, MT__NUMBERS_STAY, false},
                   {mt__infer_where, MT__NUMBERS_STAY, false},
                   {mt__infer_addc, MT__NUMBERS_STAY, false},
@@ -332,7 +337,7 @@ static void derive(mt__op *op)
     char *schema = NULL;
     if (strncmp(params, "(Tensor self", 12) != 0 || result == NULL)
         broken(of, text, "no op in place follows from it");
-    if (strncmp(overload, ".Tensor_", 8) == 0)
+    if (strncmp(overload, ".Tensor_Scalar", 14) == 0 || strncmp(overload, ".Tensor_Tensor", 14) == 0) /* pow */
         shown = overload + strlen(".Tensor_");
     if (asprintf(&schema, "%.*s_%s%.*s(Tensor(a!)%.*s) -> Tensor(a!)", (int)(overload - text), text,
                  shown != overload ? "." : "", (int)(params - shown), shown, (int)(result - rest), rest) < 0)

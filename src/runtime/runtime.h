@@ -121,6 +121,9 @@ static inline mt_status mt__empty_like(const mt_tensor *t, mt_dtype dtype, mt_te
 /* Another tensor on the same storage; offset in elements from the start of the storage. */
 mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
                     mt_tensor **out);
+/* The same with elements of another dtype: strides and offset count these. */
+mt_status mt__alias_as(const mt_tensor *t, mt_dtype dtype, int rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset, mt_tensor **out);
 /* t, retained, if contiguous; else a contiguous copy that is not recorded and has no graph. */
 mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
 /* The same for t broadcast to (rank, dims). */

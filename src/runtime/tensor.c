@@ -280,18 +280,24 @@ mt_status mt__empty(mt_dtype dtype, mt_device device, int rank, const int64_t *d
 mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
                     mt_tensor **out)
 {
+    return mt__alias_as(t, (mt_dtype)t->dtype, rank, dims, strides, offset, out);
+}
+
+mt_status mt__alias_as(const mt_tensor *t, mt_dtype dtype, int rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset, mt_tensor **out)
+{
     *out = NULL;
     if (rank > MT_MAX_RANK)
         return mt__fail(MT_E_RUNTIME, "tensors of more than %d dimensions are not supported (got %d)",
                         MT_MAX_RANK, rank);
-    mt_tensor *v = mt__tensor_new((mt_dtype)t->dtype, t->device, rank, dims);
+    mt_tensor *v = mt__tensor_new(dtype, t->device, rank, dims);
     if (v == NULL)
         return MT_E_NOMEM;
     if (strides != NULL)
         memcpy(v->strides, strides, (size_t)rank * sizeof *strides);
     v->storage = mt__storage_retain(t->storage);
     v->offset = offset;
-    v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(t)
+    v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(v)
                                              : t->storage->data;
     mt__set_contiguous_flag(v);
     mt_status status = MT__UNLIKELY(t->flags & MT__OWN_VERSION) ? mt__share_version(v, t) : MT_OK;

@@ -32,7 +32,7 @@ class Parameter:
         text, _, default = text.strip().partition("=")
         self.type, self.name = text.rsplit(" ", 1)
         self.type = re.sub(r"\([a-z]!?\)", "", self.type)
-        self.optional = bool(default) or self.type.endswith("?")
+        self.optional, self.default = bool(default) or self.type.endswith("?"), bool(default)
         self.keyword = False
 
 
@@ -175,9 +175,13 @@ class Made:
         if kind == "int":
             if name.startswith("dim") or name in ("start_dim", "end_dim"):
                 return self.dim()
+            if name == "decimals":
+                return self.random.choice((0, 1, 2, -1))
             if name == "reduction":
                 return self.random.randrange(3)
             return self.random.choice((0, 1, 2, 3, -1))
+        if kind == "MemoryFormat":
+            return Format(self.random.choice(("contiguous_format", "preserve_format")))
         if kind == "bool":
             return self.random.random() < 0.5
         if kind == "Scalar":
@@ -185,6 +189,8 @@ class Made:
         if kind == "float":
             return self.random.choice((0.0, 0.3, 1.0, 1e-5, 2.5))
         if kind == "str":
+            if name == "rounding_mode":
+                return self.random.choice(("floor", "trunc", None))
             return self.random.choice(("none", "tanh"))
         if kind == "ScalarType":
             return Dtype(self.random.choice(DTYPES))
@@ -210,8 +216,10 @@ class Made:
             except KeyError:
                 if not p.optional:
                     raise Unfit(f"{self.op.id}: {p.type}") from None
-                skipped = True
-                continue
+                if p.default:
+                    skipped = True
+                    continue
+                value = None
             if p.keyword or skipped:
                 kwargs[p.name] = value
             else:
@@ -220,6 +228,16 @@ class Made:
 
     def __repr__(self):
         return f"{self.op.id}({', '.join([repr(a) for a in self.args] + [f'{k}={v!r}' for k, v in self.kwargs.items()])})"
+
+
+class Format:
+    """A memory format."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return self.name
 
 
 class Dtype:
@@ -346,7 +364,8 @@ def _gather(m):
     args = [m.tensor(shape), dim, Array(index, (None, None, 0), False)]
     if m.op.id.startswith("scatter"):
         args.append(m.tensor(index.shape) if "value" not in m.op.schema else m.number())
-    return args, {}
+    reduces = "reduce" in m.op.schema
+    return args, {"reduce": m.random.choice(("add", "multiply"))} if reduces else {}
 
 
 def _index_select(m):
@@ -356,6 +375,7 @@ def _index_select(m):
     args = [m.tensor(shape), dim, index]
     if m.op.id.startswith("index_add"):
         args.append(m.tensor([len(index.memory) if i == dim else n for i, n in enumerate(shape)]))
+        return args, {} if m.random.random() < 0.5 else {"alpha": m.number()}
     return args, {}
 
 
@@ -388,7 +408,7 @@ FITTED = {"mm": _matrices("nk", "km"), "bmm": _matrices("bnk", "bkm"), "mv": _ma
           "nll_loss2d": _classes, "nll_loss_forward": _classes, "nll_loss2d_forward": _classes, "cross_entropy_loss": _classes,
           "embedding": _embedding, "layer_norm": _norm, "native_layer_norm": _norm, "batch_norm": _batch_norm,
           "native_batch_norm": _batch_norm, "binary_cross_entropy": _probabilities, "scaled_dot_product_attention": _attention,
-          "gather": _gather, "scatter": _gather, "scatter_": _gather, "scatter_add": _gather, "scatter_add_": _gather,
+          "gather": _gather, "scatter": _gather, "scatter_": _gather, "scatter_reduce": _gather, "scatter_reduce_": _gather, "scatter_add": _gather, "scatter_add_": _gather,
           "index_select": _index_select, "index_add": _index_select, "index_add_": _index_select, "index": _indexed,
           "index_put": _indexed, "index_put_": _indexed, "topk": _topk, "sort": _topk, "argsort": _topk}
 
@@ -398,7 +418,7 @@ FITTED = {"mm": _matrices("nk", "km"), "bmm": _matrices("bnk", "bkm"), "mv": _ma
 def _value(torch, v, leaves):
     if isinstance(v, Array):
         return v.on(torch, leaves)
-    if isinstance(v, Dtype):
+    if isinstance(v, (Dtype, Format)):
         return getattr(torch, v.name)
     if isinstance(v, list):
         return [_value(torch, x, leaves) for x in v]

@@ -143,9 +143,13 @@ CALLS = [
     ("logical_and_ logical_or_ logical_xor_ logical_not_", "call: only ours fails", "is not implemented",
      "PyTorch keeps the history that self had before, so its gradient is that of values which are gone; we refuse, as for other ops without"
      " a derivative."),
-    ("floor_divide_", "backward: only ours fails", "not implemented",
+    ("floor_divide_ scatter_reduce_", "backward: only ours fails", "not implemented",
      "Of a view, PyTorch gives zeros, because its CopySlices does not ask whether there is a derivative; of any other tensor it refuses, as we"
      " always do."),
+    ("clamp_tensor", "backward: only theirs fails", "broadcast shape",
+     "PyTorch combines the conditions of both bounds in place, which fails where the second one is larger; ours broadcasts."),
+    ("view_dtype", "call: only theirs fails", no_elements,
+     "NumPy's arrays without elements have strides 0, which PyTorch keeps, and refuses; ours are those of the shape."),
     ("norm", "call: only theirs fails", "match any schema",
      "torch.ops.aten.norm has no default for p next to dim; torch.norm has, and so has ours."),
     ("rsub add sub", "call: only theirs fails", "Boolean alpha",

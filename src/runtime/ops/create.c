@@ -131,12 +131,12 @@ mt_status mt__composite_randn(mt__call *call)
 
 mt_status mt__composite_rand_like(mt__call *call)
 {
-    return mt__return(call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2])));
+    return mt__return(call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 mt_status mt__composite_randn_like(mt__call *call)
 {
-    return mt__return(call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2])));
+    return mt__return(call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 static mt_status draw_ints(mt__call *call, mt_value low, mt_value high, unsigned size)
@@ -154,6 +154,11 @@ mt_status mt__composite_randint(mt__call *call)
 mt_status mt__composite_randint_low(mt__call *call)
 {
     return draw_ints(call, call->args[0], call->args[1], 2);
+}
+
+mt_status mt__composite_bernoulli_p(mt__call *call)
+{
+    return mt__return(call, MT(bernoulli_, MT(empty_like, call->args[0]), call->args[1]));
 }
 
 mt_status mt__composite_dropout(mt__call *call)

@@ -248,10 +248,13 @@ static void put(mt_tensor *t, int64_t i, int64_t value)
 
 static void fill_random(mt__chance *g, const mt__call *call, mt_tensor *t)
 {
-    int64_t from = mt__arg_int(call, 1);
-    uint64_t range = (uint64_t)mt__arg_int(call, 2) - (uint64_t)from;
+    int64_t from = mt__arg_int(call, 1), last = 0;
+    bool all = !mt__arg_given(call, 2) && from == 0; /* PyTorch draws 32 bits where the numbers have no more */
+    (void)mt__random_last(call, &last);
+    uint64_t range = (uint64_t)last - (uint64_t)from + 1;
+    bool wide = all ? mt__size_of(t) == 8 : range >= 1u << 28;
     for (int64_t i = 0; i < t->numel; i++) {
-        uint64_t drawn = range >= 1u << 28 ? mt__random64(g) : mt__random(g);
+        uint64_t drawn = wide ? mt__random64(g) : mt__random(g);
         put(t, i, (int64_t)(drawn % range + (uint64_t)from));
     }
 }
@@ -273,12 +276,8 @@ mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last)
 
 mt_status mt__cpu_random(mt__call *call)
 {
-    int64_t from = mt__arg_int(call, 1), to = mt__arg_int(call, 2);
-    if (from >= to)
-        return mt__fail(MT_E_RUNTIME,
-                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                        (long long)from, (long long)to);
-    mt_status status = mt__random_range((mt_dtype)call->outs[0]->dtype, from, to - 1);
+    int64_t last;
+    mt_status status = mt__random_last(call, &last);
     return status == MT_OK ? fill(call, fill_random) : status;
 }
 

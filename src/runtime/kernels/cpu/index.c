@@ -280,6 +280,11 @@ mt_status mt__cpu_embedding(mt__call *call)
 #define SUM_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define SUM_FLOAT32(a, b) ((a) + (b))
 #define SUM_FLOAT64(a, b) ((a) + (b))
+#define PRODUCT_BOOL(a, b) ((a) && (b))
+#define PRODUCT_INT32(a, b) ((int32_t)((uint32_t)(a) * (uint32_t)(b)))
+#define PRODUCT_INT64(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define PRODUCT_FLOAT32(a, b) ((a) * (b))
+#define PRODUCT_FLOAT64(a, b) ((a) * (b))
 MT_DTYPE_LIST(WRITE)
 
 static void write_grid(const grid *g, const mt_tensor *to, const mt_tensor *from, int64_t step, bool adds)
@@ -329,7 +334,7 @@ mt_status mt__cpu_index_add(mt__call *call)
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt_tensor *source;
     grid g;
-    mt_status status = mt__contiguous(mt__arg_tensor(call, 3), &source);
+    mt_status status = mt__scaled_source(call, &source);
     if (status != MT_OK)
         return status;
     status = grid_along(&g, self, mt__wrapped_dim(mt__arg_int(call, 1), self->rank), mt__arg_tensor(call, 2),
@@ -536,6 +541,11 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
     {                                                                                                        \
         EACH_PLACE(T) *big = SUM_##sym(*big, *small);                                                        \
         END_PLACE                                                                                            \
+    }                                                                                                        \
+    static void scatter_multiply_##sym(const rows *r, int64_t begin, int64_t end)                            \
+    {                                                                                                        \
+        EACH_PLACE(T) *big = PRODUCT_##sym(*big, *small);                                                    \
+        END_PLACE                                                                                            \
     }
 MT_DTYPE_LIST(ROWS)
 
@@ -548,6 +558,10 @@ static rows_fn *const scatters[] = {MT_DTYPE_LIST(X)};
 #undef X
 #define X(sym, T, ...) [MT_##sym] = scatter_add_##sym,
 static rows_fn *const scatter_adds[] = {MT_DTYPE_LIST(X)};
+#undef X
+
+#define X(sym, T, ...) [MT_##sym] = scatter_multiply_##sym,
+static rows_fn *const scatter_multiplies[] = {MT_DTYPE_LIST(X)};
 #undef X
 
 #define FEW 2048 /* indices: they are still in the cache when they are used */
@@ -633,6 +647,11 @@ mt_status mt__cpu_scatter(mt__call *call)
 mt_status mt__cpu_scatter_add(mt__call *call)
 {
     return run_scatter(call, scatter_adds);
+}
+
+mt_status mt__cpu_scatter_reduce(mt__call *call)
+{
+    return run_scatter(call, call->args[4].as.text[0] == 'a' ? scatter_adds : scatter_multiplies);
 }
 
 /* --------------------------------------------------------------------------------------------------- nonzero */

@@ -104,6 +104,12 @@ mt_status mt__cpu_clamp_min(mt__call *call)
     return clamp(call, &call->args[1], &none);
 }
 
+mt_status mt__cpu_clamp_max(mt__call *call)
+{
+    const mt_value none = mt_value_none(NULL);
+    return clamp(call, &none, &call->args[1]);
+}
+
 /* -------------------------------------------------------------------------------------------- three tensors */
 
 static int64_t whole(const mt_value *v) /* PyTorch cuts off the fraction, for integers */

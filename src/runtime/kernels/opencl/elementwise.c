@@ -206,7 +206,11 @@ mt_status mt__npu_pow(mt__call *call)
 mt_status mt__npu_clamp(mt__call *call)
 {
     const mt_value none = mt_value_none(NULL);
-    const mt_value *low = &call->args[1], *high = call->op->base == MT_OP_clamp_min ? &none : &call->args[2];
+    mt_op_id op = call->op->base;
+    const mt_value *low = op == MT_OP_clamp_max ? &none : &call->args[1],
+                   *high = op == MT_OP_clamp_min   ? &none
+                           : op == MT_OP_clamp_max ? &call->args[1]
+                                                   : &call->args[2];
     mt__map m = {.compute = call->compute, .out = call->outs[0]};
     if (call->compute == MT_BOOL)
         return refuse(call);
