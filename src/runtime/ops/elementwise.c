@@ -441,7 +441,7 @@ mt_status mt__infer_clamp_min(mt__call *call)
 mt_status mt__infer_where(mt__call *call)
 {
     const mt_tensor *condition = call->args[0].as.tensor;
-    if (condition->dtype != MT_BOOL)
+    if (condition->dtype != MT_BOOL && condition->dtype != MT_UINT8)
         return mt__fail(MT_E_RUNTIME,
                         "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
                         mt__scalar_type(condition->dtype));
@@ -459,7 +459,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
                     *value = mt__arg_tensor(call, 2);
     if (mask->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                        mt__scalar_type(mask->dtype));
+                        mt__c_type(mask->dtype));
     if (value != NULL && value->rank > 0)
         return mt__fail(
             MT_E_RUNTIME,

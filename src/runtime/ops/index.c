@@ -100,7 +100,7 @@ static mt_status add_indices(mt__picks *p, const mt_tensor *self, const mt_value
         mt_tensor *t = list->as.tensors[i];
         if (t == NULL) {
             dim++;
-        } else if (t->dtype == MT_BOOL) {
+        } else if (t->dtype == MT_BOOL || t->dtype == MT_UINT8) {
             if (t->rank == 0)
                 return mt__fail(MT_E_NOT_IMPLEMENTED, "indexing by a 0-dim mask is not implemented");
             status = add_mask(p, self, t, dim);
