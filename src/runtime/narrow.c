@@ -42,6 +42,7 @@ void mt__narrow_register(void)
         set(copies, MT__COUNT_OF(copies), d);
     }
     set(moves, MT__COUNT_OF(moves), 0);
+    mt__ops[MT_OP_xlogy].narrow[0] = MT__NARROW_APART; /* elementwise, but its kernel is that of the losses */
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         for (unsigned d = 0; d < MT_DEVICE_TYPES; d++)
             mt__ops[i].narrow[d] = mt__ops[mt__ops[i].base].narrow[d];
@@ -49,11 +50,13 @@ void mt__narrow_register(void)
 
 /* ------------------------------------------------------------------------------------------- elementwise ops */
 
+/* Below the dispatcher: of a tensor that the op changes, the version counts that once. */
 static mt_status cast_to(mt_tensor *to, const mt_tensor *from)
 {
-    mt_value args[] = {mt_value_tensor(to), mt_value_tensor(from)};
+    mt_value args[] = {mt_value_tensor(to), mt_value_tensor(from), mt_value_truth(false)};
     mt_tensor *same = NULL;
-    mt_status status = mt__run_quietly(MT_OP_copy_, args, 2, &same);
+    mt__call copy = {.op = &mt__ops[MT_OP_copy_], .args = args, .outs = &same, .out_count = 1, .device = to->device};
+    mt_status status = mt__compute(&copy);
     mt_release(same);
     return status;
 }

@@ -423,6 +423,8 @@ mt_status mt__infer_hardtanh(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (dtype == MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "Bool inputs not supported for hardtanh");
+    if (dtype == MT_UINT8 && (mt__arg_number(call, 1) < 0 || mt__arg_number(call, 2) < 0))
+        return mt__fail(MT_E_RUNTIME, "cannot do hardtanh on an unsigned type with negative limits");
     mt_status status = check_numbers(call, 1, 3, dtype);
     return status == MT_OK ? unary(call, dtype, dtype) : status;
 }
