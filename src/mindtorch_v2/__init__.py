@@ -16,9 +16,9 @@ except ImportError:
         from mtprof._built import missing as _missing
         raise _missing(__file__, "mindtorch_v2._C", _error) from None
 from mindtorch_v2._C import (  # noqa: F401
-    OutOfMemoryError, Size, Tensor, __version__, bool, device, double, dtype, float, float32, float64, from_numpy,
-    get_default_device, get_default_dtype, get_num_threads, initial_seed, int, int32, int64, is_grad_enabled, long, set_default_device, set_default_dtype,
-    set_num_threads, tensor,
+    OutOfMemoryError, Size, Tensor, __version__, bfloat16, bool, device, double, dtype, float, float16, float32, float64, from_numpy,
+    get_default_device, get_default_dtype, get_num_threads, half, initial_seed, int, int8, int16, int32, int64, is_grad_enabled, long,
+    set_default_device, set_default_dtype, set_num_threads, short, tensor, uint8,
 )
 from mindtorch_v2 import autograd
 from mindtorch_v2._functions import (  # noqa: F401

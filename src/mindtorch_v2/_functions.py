@@ -80,11 +80,19 @@ def result_type(*args, **kwargs):
     return ops.mul(left if isinstance(left, Tensor) else _C.tensor(left), right).dtype
 
 
-_Limits = collections.namedtuple("_Limits", "bits eps max min smallest_normal tiny resolution dtype")
+class _Limits(collections.namedtuple("finfo", "bits eps max min smallest_normal tiny resolution dtype")):
+    __slots__ = ()
+
+    def __repr__(self):
+        return "finfo(" + ", ".join(f"{name}={getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")) + f", dtype={self.dtype})"
+
+
 _FLOATS = {
     _C.float32: _Limits(32, 2.0**-23, 3.4028234663852886e38, -3.4028234663852886e38, 2.0**-126, 2.0**-126, 1e-6, "float32"),
     _C.float64: _Limits(64, 2.0**-52, 1.7976931348623157e308, -1.7976931348623157e308, 2.0**-1022, 2.0**-1022, 1e-15,
                         "float64"),
+    _C.float16: _Limits(16, 2.0**-10, 65504.0, -65504.0, 2.0**-14, 2.0**-14, 1e-3, "float16"),
+    _C.bfloat16: _Limits(16, 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 2.0**-126, 1e-2, "bfloat16"),
 }
 
 
@@ -96,14 +104,21 @@ def finfo(type=None):
     return _FLOATS[dtype]
 
 
-_Whole = collections.namedtuple("_Whole", "bits max min dtype")
+class _Whole(collections.namedtuple("iinfo", "bits max min dtype")):
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
 
 
 def iinfo(type):
     """The limits of an integer dtype."""
-    bits = {_C.int32: 32, _C.int64: 64}.get(type)
-    if bits is None:
+    bits = type.itemsize * 8
+    if type.is_floating_point or type == _C.bool:
         raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+    if not type.is_signed:
+        return _Whole(bits, 2**bits - 1, 0, f"uint{bits}")
     return _Whole(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), f"int{bits}")
 
 
@@ -123,7 +138,8 @@ def as_tensor(data, dtype=None, device=None):
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """obj as a tensor: of a tensor, array or buffer on its memory where possible. Bytes are the memory of elements."""
     if isinstance(obj, (bytes, bytearray)):
-        obj = memoryview(obj).cast((dtype or _C.get_default_dtype())._format)
+        form = (dtype or _C.get_default_dtype())._format
+        obj = memoryview(obj).cast(form) if form not in ("", "e") else _C._from_bytes(obj, (len(obj) // dtype.itemsize,), dtype)
     made = _C.tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
     return made.requires_grad_() if requires_grad else made
 

@@ -299,6 +299,11 @@ TO_DTYPE(to_double, MT_FLOAT64)
 TO_DTYPE(to_int, MT_INT32)
 TO_DTYPE(to_long, MT_INT64)
 TO_DTYPE(to_bool, MT_BOOL)
+TO_DTYPE(to_half, MT_FLOAT16)
+TO_DTYPE(to_bfloat16, MT_BFLOAT16)
+TO_DTYPE(to_byte, MT_UINT8)
+TO_DTYPE(to_char, MT_INT8)
+TO_DTYPE(to_short, MT_INT16)
 #undef TO_DTYPE
 
 static PyObject *to_device(PyObject *self, mt_device device)
@@ -453,6 +458,11 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"int", to_int, METH_NOARGS, NULL},
     {"long", to_long, METH_NOARGS, NULL},
     {"bool", to_bool, METH_NOARGS, NULL},
+    {"half", to_half, METH_NOARGS, NULL},
+    {"bfloat16", to_bfloat16, METH_NOARGS, NULL},
+    {"byte", to_byte, METH_NOARGS, NULL},
+    {"char", to_char, METH_NOARGS, NULL},
+    {"short", to_short, METH_NOARGS, NULL},
     {"cpu", AS_METHOD(cpu), METH_VARARGS | METH_KEYWORDS, NULL},
     {"npu", npu, METH_VARARGS, "npu(device=None): the tensor on the accelerator"},
     {"cuda", npu, METH_VARARGS, "Alias of npu()."},

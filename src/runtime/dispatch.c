@@ -17,6 +17,7 @@
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include "runtime/device/device.h"
+#include "runtime/narrow.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------------------------------- arguments */
@@ -241,7 +242,7 @@ static mt_status compute_as_is(mt__call *call)
                            op->id == MT_OP__to_copy ? call->args[3] : no};
         return mt__record_part(call, MT_OP_copy_, NULL, args, kernel);
     }
-    status = kernel(call);
+    status = MT__UNLIKELY(mt__has_narrow(call)) ? mt__compute_narrow(call, kernel) : kernel(call);
     return MT__UNLIKELY(op->in_place) && call->outs[0] != written(call) && status == MT_OK ? write_back(call)
                                                                                            : status;
 }

@@ -4,6 +4,7 @@
  * A schema that cannot be parsed is a bug in the table: the process exits at startup and names the row.
  */
 #define _GNU_SOURCE
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <stdio.h>
@@ -382,6 +383,7 @@ __attribute__((constructor)) static void read_table(void)
     }
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         read_schema(&mt__ops[i]);
+    mt__narrow_register();
 }
 
 /* --------------------------------------------------------------------------------------------- questions */

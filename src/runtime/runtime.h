@@ -223,7 +223,8 @@ mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cas
 mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype);
 static inline mt_status mt__check_fits(const mt_value *v, mt_dtype dtype)
 {
-    bool small = v->kind == MT_INT ? v->as.i == (int32_t)v->as.i : v->kind != MT_FLOAT;
+    bool small = v->kind == MT_INT ? v->as.i == (int32_t)v->as.i && !((unsigned)MT_NARROW_DTYPES >> dtype & 1)
+                                   : v->kind != MT_FLOAT;
     return MT__LIKELY(small) ? MT_OK : mt__check_fits_slowly(v, dtype);
 }
 
@@ -287,6 +288,7 @@ typedef struct mt__op {
     const char *optional_lists;      /* "list:option": a list that is needed only if the option is not 0 */
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
+    uint8_t narrow[MT_DEVICE_TYPES]; /* mt__narrow: narrow.h */
     bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
     uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
     uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
@@ -313,6 +315,7 @@ typedef struct mt__call {
     mt_value *own;                       /* with into: a modifiable copy of args for infer */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
+    mt_dtype asked;                      /* for messages of kernels: 0, or what compute was: narrow.c */
     bool recorded;                       /* a profile records it and its parts */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
@@ -424,7 +427,7 @@ void mt__strides_like(const mt_tensor *t, int64_t *strides);
 
 typedef struct mt__promotion { /* fill with {0} */
     uint8_t dim, zero,
-        wrapped; /* 1 + the largest dtype of tensors with dims, of 0-dim tensors, of numbers; 0: none */
+        wrapped; /* 1 + the promoted dtype of tensors with dims, of 0-dim tensors, of numbers; 0: none */
 } mt__promotion;
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);

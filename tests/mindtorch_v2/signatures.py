@@ -239,7 +239,7 @@ def differs(torch, o, args, kwargs):
             continue
         if tuple(x.shape) != tuple(y.shape) or str(x.dtype) != str(y.dtype):
             return f"{tuple(x.shape)} {x.dtype}, not {tuple(y.shape)} {y.dtype}"
-        if not o.name.startswith(RANDOM) and not np.allclose(x.detach().numpy(), y.detach().numpy(), 1e-4, 1e-5, equal_nan=True):
+        if not o.name.startswith(RANDOM) and not np.allclose(x.detach().double().numpy(), y.detach().double().numpy(), 1e-4, 1e-5, equal_nan=True):
             return "other values"
     return None
 

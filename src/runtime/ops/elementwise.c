@@ -448,6 +448,8 @@ mt_status mt__infer_hardtanh(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (dtype == MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "Bool inputs not supported for hardtanh");
+    if (dtype == MT_UINT8 && (mt__arg_number(call, 1) < 0 || mt__arg_number(call, 2) < 0))
+        return mt__fail(MT_E_RUNTIME, "cannot do hardtanh on an unsigned type with negative limits");
     mt_status status = check_numbers(call, 1, 3, dtype);
     return status == MT_OK ? unary(call, dtype, dtype) : status;
 }
@@ -494,7 +496,7 @@ mt_status mt__infer_clamp_bound(mt__call *call)
 mt_status mt__infer_where(mt__call *call)
 {
     const mt_tensor *condition = call->args[0].as.tensor;
-    if (condition->dtype != MT_BOOL)
+    if (condition->dtype != MT_BOOL && condition->dtype != MT_UINT8)
         return mt__fail(MT_E_RUNTIME,
                         "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
                         mt__scalar_type(condition->dtype));
@@ -512,7 +514,7 @@ mt_status mt__infer_masked_fill(mt__call *call)
                     *value = mt__arg_tensor(call, 2);
     if (mask->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                        mt__scalar_type(mask->dtype));
+                        mt__c_type(mask->dtype));
     if (value != NULL && value->rank > 0)
         return mt__fail(
             MT_E_RUNTIME,

@@ -100,7 +100,7 @@ static mt_status add_indices(mt__picks *p, const mt_tensor *self, const mt_value
         mt_tensor *t = list->as.tensors[i];
         if (t == NULL) {
             dim++;
-        } else if (t->dtype == MT_BOOL) {
+        } else if (t->dtype == MT_BOOL || t->dtype == MT_UINT8) {
             if (t->rank == 0)
                 return mt__fail(MT_E_NOT_IMPLEMENTED, "indexing by a 0-dim mask is not implemented");
             status = add_mask(p, self, t, dim);
@@ -268,6 +268,8 @@ mt_status mt__infer_index_add(mt__call *call)
                         "index_add_(): Indexing dim %d is out of bounds of the source tensor with dim %d",
                         dim, source->rank);
     status = mt__check_written(self);
+    if (status == MT_OK)
+        status = mt__check_fits(&call->args[4], (mt_dtype)self->dtype);
     if (status != MT_OK)
         return status;
     int64_t parts = source->rank == 0 ? 1 : source->dims[dim];

@@ -207,17 +207,18 @@ mt_status mt__infer_argmax(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "%s(): does not support bool input", mt__op_short_name(call->op));
     return extreme_to(call, MT_INT64, false);
 }
+/* Of bytes, a byte: uint8 was PyTorch's bool once. */
 mt_status mt__infer_truth(mt__call *call)
 {
-    return reduce_to(call, MT_BOOL);
+    return reduce_to(call, mt__arg_tensor(call, 0)->dtype == MT_UINT8 ? MT_UINT8 : MT_BOOL);
 }
 mt_status mt__infer_truth_dim(mt__call *call)
 {
-    return reduce_to(call, MT_BOOL);
+    return mt__infer_truth(call);
 }
 mt_status mt__infer_truth_dims(mt__call *call)
 {
-    return reduce_to(call, MT_BOOL);
+    return mt__infer_truth(call);
 }
 
 /* ------------------------------------------------------------------------------------------------- moments */

@@ -2,6 +2,7 @@
  * integer by truncation. */
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 
 /* One element to many places. */
 #define SPREAD(sym, T, ...)                                                                                  \
@@ -19,11 +20,14 @@
 MT_DTYPE_LIST(SPREAD)
 
 /* A loop for each pair of dtypes. A list cannot be expanded within itself, so PAIRS names the dtypes again. */
-#define FROM(TO, to_type, FROM_SYM, type) MT__LOOP1(, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP, x)
+#define FROM(TO, to_type, FROM_SYM, type)                                                                    \
+    MT__LOOP1(, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP, MT__TO_##TO(MT__FROM_##FROM_SYM(x)))
 #define PAIRS(X, TO, to_type)                                                                                \
     X(TO, to_type, BOOL, bool)                                                                               \
     X(TO, to_type, INT32, int32_t)                                                                           \
-    X(TO, to_type, INT64, int64_t) X(TO, to_type, FLOAT32, float) X(TO, to_type, FLOAT64, double)
+    X(TO, to_type, INT64, int64_t) X(TO, to_type, FLOAT32, float) X(TO, to_type, FLOAT64, double)            \
+        X(TO, to_type, UINT8, uint8_t) X(TO, to_type, INT8, int8_t) X(TO, to_type, INT16, int16_t)           \
+            X(TO, to_type, FLOAT16, uint16_t) X(TO, to_type, BFLOAT16, uint16_t)
 #define CASTS_TO(TO, to_type, ...) PAIRS(FROM, TO, to_type)
 MT_DTYPE_LIST(CASTS_TO)
 

@@ -4,6 +4,7 @@
  */
 #include "runtime/runtime.h"
 #include "runtime/chance.h"
+#include "runtime/ops/reduce.h"
 #include <math.h>
 
 /* Computes outs[0] by the kernel of another op, in the call's compute dtype. */
@@ -95,18 +96,21 @@ mt_status mt__cpu_round_decimals(mt__call *call)
 {
     int64_t decimals = mt__arg_int(call, 1);
     mt_value args[] = {call->args[0], mt_value_float(pow(10, fabs((double)decimals)))};
-    mt_tensor *t[2] = {NULL, NULL};
+    mt_tensor *t[3] = {NULL, NULL, NULL};
     if (decimals == 0)
         return finish_by(call, MT_OP_round, args);
-    mt_status status = mt__run_quietly(decimals > 0 ? MT_OP_mul : MT_OP_div, args, 2, &t[0]);
+    mt_status status = mt__cast(args[0].as.tensor, call->compute, &t[2]); /* a narrow dtype is rounded to once */
+    args[0] = mt_value_tensor(t[2]);
+    if (status == MT_OK)
+        status = mt__run_quietly(decimals > 0 ? MT_OP_mul : MT_OP_div, args, 2, &t[0]);
     args[0] = mt_value_tensor(t[0]);
     if (status == MT_OK)
         status = mt__run_quietly(MT_OP_round, args, 1, &t[1]);
     args[0] = mt_value_tensor(t[1]);
     if (status == MT_OK)
         status = finish_by(call, decimals > 0 ? MT_OP_div : MT_OP_mul, args);
-    mt_release(t[0]);
-    mt_release(t[1]);
+    for (unsigned i = 0; i < MT__COUNT_OF(t); i++)
+        mt_release(t[i]);
     return status;
 }
 
@@ -118,6 +122,16 @@ static int64_t largest(mt_dtype dtype)
     switch (dtype) {
     case MT_BOOL:
         return 1;
+    case MT_UINT8:
+        return UINT8_MAX;
+    case MT_INT8:
+        return INT8_MAX;
+    case MT_INT16:
+        return INT16_MAX;
+    case MT_FLOAT16:
+        return 1 << 11;
+    case MT_BFLOAT16:
+        return 1 << 8;
     case MT_INT32:
         return INT32_MAX;
     case MT_FLOAT32:

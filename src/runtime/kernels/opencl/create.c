@@ -6,6 +6,7 @@
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/narrow.h"
 #include "runtime/ops/reduce.h"
 
 /* X(variant, kernel, defines, dtypes) */
@@ -174,7 +175,7 @@ static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
                         d->op == MT_OP_uniform_  ? "check_uniform_bounds"
                         : d->op == MT_OP_normal_ ? "normal_kernel_npu"
                                                  : "bernoulli_tensor_npu_p_",
-                        mt__scalar_type(dtype));
+                        mt__asked_dtype(call, dtype));
     if (d->op == MT_OP_uniform_ && !(a <= b))
         return mt__fail(MT_E_RUNTIME,
                         "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", a, b);

@@ -4,6 +4,7 @@
  * kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/narrow.h"
 #include "runtime/kernels/formulas.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
@@ -142,7 +143,7 @@ const mt__expression mt__expressions[MT__EXPRESSIONS] = {
 static mt_status refuse(const mt__call *call)
 {
     return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", mt__op_short_name(call->op),
-                    mt__scalar_type(call->compute));
+                    mt__asked_dtype(call, call->compute));
 }
 
 /* Applies the expression `id`, which may be another op's, to the op's arguments. */
@@ -238,8 +239,9 @@ mt_status mt__npu_assign(mt_tensor *to, const mt_tensor *from)
         return mt__npu_copy(npu, to->storage->data, (uint64_t)to->offset * size, from->storage->data,
                             (uint64_t)from->offset * size, (uint64_t)to->numel * size);
     }
-    mt__map m = {.id = MT__COPY, .compute = (mt_dtype)to->dtype, .out = to};
-    mt__map_add_tensor(&m, from, (mt_dtype)to->dtype);
+    mt_dtype compute = mt__wide((mt_dtype)to->dtype);
+    mt__map m = {.id = MT__COPY, .compute = compute, .out = to};
+    mt__map_add_tensor(&m, from, compute);
     return mt__map_run(&m);
 }
 
@@ -364,8 +366,8 @@ mt_status mt__npu_fill_kernel(mt__call *call)
         return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
                             size);
     }
-    mt__map m = {.id = MT__COPY, .compute = dtype, .out = t};
-    mt__map_add(&m, v, dtype);
+    mt__map m = {.id = MT__COPY, .compute = mt__wide(dtype), .out = t};
+    mt__map_add(&m, v, m.compute);
     return mt__map_run(&m);
 }
 
