@@ -500,6 +500,21 @@ MT_API mt_tensor *mt_node_leaf(const mt_node *node); /* borrowed: whose gradient
 MT_API mt_node *mt_node_retain(mt_node *node);
 MT_API void mt_node_release(mt_node *node);
 
+/* ------------------------------------------------------------------------------------------- mixed precision */
+
+/* While it is on for a device type, of this thread, matrix products and convolutions compute in a narrow dtype (initially
+ * bfloat16 on the CPU, float16 on accelerators), ops that need the range or the digits in float32; PyTorch's lists.
+ * Casts of weights (float32 leaves that require a gradient) are kept until mt_autocast_clear_cache(): call it when the
+ * outermost region ends. */
+MT_API bool mt_autocast_enabled(unsigned device_type); /* 0: CPU, 1: accelerators */
+MT_API mt_status mt_autocast_enable(unsigned device_type, bool on);
+MT_API mt_dtype mt_autocast_dtype(unsigned device_type);
+MT_API mt_status mt_autocast_set_dtype(unsigned device_type, mt_dtype dtype);
+MT_API bool mt_autocast_caches(void); /* initially true */
+MT_API mt_status mt_autocast_set_cache(bool on);
+MT_API mt_status mt_autocast_nest(int by, int64_t *depth); /* counts regions: by is 1 or -1 */
+MT_API void mt_autocast_clear_cache(void);
+
 /* ------------------------------------------------------------------------------------- for language bindings */
 
 MT_API void *mt_python(const mt_tensor *t); /* its Python object, borrowed; NULL: none */

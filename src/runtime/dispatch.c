@@ -15,6 +15,7 @@
  * autograd tracks it; the ops that it is composed of are recorded inside it.
  */
 #include "runtime/runtime.h"
+#include "runtime/autocast.h"
 #include "runtime/autograd/autograd.h"
 #include "runtime/device/device.h"
 #include "runtime/narrow.h"
@@ -588,7 +589,7 @@ typedef struct part {
     mt__call *of;
 } part;
 
-/* Runs the call or, if given, a part of another call that is recorded as this one. */
+/* Runs the call or, if given, a part of another call that is recorded as this one; or all of it, around casts. */
 __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked, const part *p)
 {
     mt__op *op = &mt__ops[call->op->id];
@@ -597,7 +598,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     uint32_t recording = mtp_recording();
     record.device = call->device;
     bool was_below = below_autograd;
-    below_autograd |= op->factory || p != NULL;
+    bool around = p != NULL && p->of == call;
+    below_autograd |= op->factory || (p != NULL && !around);
     if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
@@ -605,7 +607,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.inputs = given.inputs;
         record.flags = MTP_OP_IDENTIFIED;
     }
-    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
+    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL && !around)
         record.flops = op->flops(call);
     record.allocated = allocated_now(call->device, recording);
     if (recording & MTP_WITH_MEMORY)
@@ -655,6 +657,13 @@ static mt_status record(mt__call *call, bool tracked)
     return run_recorded(call, tracked, NULL);
 }
 
+/* Autocast is recorded as the op, around the casts and the op itself. */
+static mt_status run_around(mt__call *call, bool tracked)
+{
+    part p = {NULL, mt__call_autocast, call};
+    return run_recorded(call, tracked, &p);
+}
+
 mt_status mt__call_op(mt__call *call)
 {
     facts f = {mt__default_device, false, false};
@@ -664,6 +673,8 @@ mt_status mt__call_op(mt__call *call)
         status = mt__check_into(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         return status;
+    if (MT__UNLIKELY(mt__autocast != 0) && mt__autocasts(call))
+        return MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_around(call, f.tracked) : mt__call_autocast(call);
     status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);

@@ -22,6 +22,7 @@ const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 #define M(schema) , .missing = (schema)
 #define L(pairs) , .optional_lists = (pairs)
 #define A(flag) , .flag = true
+#define H(cpu, accelerator) , .autocast = {MT__CAST_##cpu, MT__CAST_##accelerator}
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
 #define Y(op_id) [MT_OP_##op_id##_] = {.id = MT_OP_##op_id##_}, /* derive() */
@@ -32,6 +33,7 @@ mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X, Y)};
 #undef M
 #undef L
 #undef A
+#undef H
 #undef X
 #undef Y
 #undef K
@@ -349,6 +351,7 @@ static void derive(mt__op *op)
     op->base = of->id;
     op->schema = schema; /* never freed */
     op->out = NULL;
+    memset(op->autocast, 0, sizeof op->autocast);
     op->grad = of->grad->in_place != NULL ? of->grad->in_place : of->grad;
 }
 

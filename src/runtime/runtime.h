@@ -259,6 +259,16 @@ typedef enum mt__out_rule {
     MT__OUT_TRUTH     /* bool */
 } mt__out_rule;
 
+/* What autocast does to the operands of an op: autocast.h. */
+typedef enum mt__autocast_rule {
+    MT__CAST_NONE,
+    MT__CAST_LOWER,  /* to the dtype of the region: matrix products */
+    MT__CAST_FLOAT,  /* to float32 */
+    MT__CAST_ASKED,  /* nothing, but the argument dtype becomes float32 */
+    MT__CAST_WIDEST, /* to the widest of them */
+    MT__CAST_REFUSED
+} mt__autocast_rule;
+
 typedef struct mt__op {
     const char *schema;
     const char *out; /* PyTorch's name of the out= overload; NULL: none */
@@ -289,6 +299,7 @@ typedef struct mt__op {
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
     uint8_t narrow[MT_DEVICE_TYPES]; /* mt__narrow: narrow.h */
+    uint8_t autocast[MT_DEVICE_TYPES]; /* mt__autocast_rule */
     bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
     uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
     uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
@@ -455,6 +466,7 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define M(schema)
 #define L(pairs)
 #define A(flag)
+#define H(cpu, accelerator)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 #define Y(id)
 MT_OPS(X, Y)
@@ -466,6 +478,7 @@ MT_OPS(X, Y)
 #undef M
 #undef L
 #undef A
+#undef H
 #undef K
 #undef V
 #undef C
