@@ -212,6 +212,13 @@ static mt_status widen_args(pairs *p, const mt__call *call)
     return status;
 }
 
+/* any() and all() of bytes: only their results are bytes. */
+static bool gives_truth(const mt__call *call)
+{
+    mt_op_id op = call->op->id;
+    return op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_all || op == MT_OP_all_dim;
+}
+
 /* Outputs that are arguments are among the pairs already. */
 static mt_status widen_outs(pairs *p, const mt__call *call)
 {
@@ -231,7 +238,7 @@ static mt_status widen_outs(pairs *p, const mt__call *call)
         if (p->outs[i] != NULL)
             continue;
         pair *made = &p->items[p->count];
-        status = mt__empty_like(out, mt__wide((mt_dtype)out->dtype), &made->wide);
+        status = mt__empty_like(out, gives_truth(call) ? MT_BOOL : mt__wide((mt_dtype)out->dtype), &made->wide);
         if (status != MT_OK)
             break;
         p->count++;
@@ -281,8 +288,10 @@ static mt_status compute_apart(mt__call *call, mt__fn *kernel)
     if (status == MT_OK)
         status = run_wide(&p, call, kernel);
     for (uint32_t i = 0; i < p.count && status == MT_OK; i++)
-        if (p.items[i].written)
+        if (p.items[i].written) {
             status = cast_to(p.items[i].narrow, p.items[i].wide);
+            *mt__version(p.items[i].narrow) += *mt__version(p.items[i].wide); /* what the kernel counted */
+        }
     pairs_fini(&p);
     return status;
 }

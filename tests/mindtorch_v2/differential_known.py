@@ -73,6 +73,16 @@ def no_spread(made):
     return bool(np.any(np.ptp(rows, 1) == 0))
 
 
+def halves(made):
+    """float16 or bfloat16"""
+    return any(a.dtype in ("float16", "bfloat16") for a in _arrays(made))
+
+
+def odd_halves(made):
+    """float16 or bfloat16, an element is infinite, nan or ±1e30"""
+    return halves(made) and odd_values(made)
+
+
 def few_values(made):
     """float32 channels of at most three different elements"""
     x = _read(made.args[0])
@@ -123,6 +133,14 @@ ALL_VALUES = ("values of result", *GRADIENTS)
 
 # (ops, what differs, a word of the message or a condition, why)
 CALLS = [
+    ("layer_norm native_layer_norm batch_norm native_batch_norm", ("gradient", "second gradient"), halves,
+     "The statistics that the forward pass leaves are rounded to halves; what is left of terms that cancel depends on where both round."),
+    ("nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward cross_entropy_loss kl_div binary_cross_entropy"
+     " binary_cross_entropy_with_logits", ("values of result", "gradient", "second gradient"), halves,
+     "PyTorch adds up some losses in halves, rounding each sum, or computes them in steps that are rounded; ours computes in float32 and rounds"
+     " once."),
+    ("conv1d conv2d convolution", "values of result", odd_halves,
+     "With halves, PyTorch's kernel leaves padding out; with floats, as ours always, it multiplies nan by the padding's zeros."),
     ("nonzero", "strides of result", None,
      "PyTorch computes a row per dim and returns the transpose; ours is contiguous, which is faster to read by rows."),
     ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", several_indices,
