@@ -25,23 +25,27 @@ mt_dtype mt__wide(mt_dtype dtype)
                MT_OP_eye_m, MT_OP_index_select, MT_OP_embedding, MT_OP_index, MT_OP_index_put_,                    \
                MT_OP__index_put_impl_, MT_OP_index_add_, MT_OP_gather, MT_OP_scatter, MT_OP_scatter_add,           \
                MT_OP_nonzero, MT_OP_random_, MT_OP_bernoulli_, MT_OP_randperm}
+#define LOOPS {MT_OP_add, MT_OP_sub, MT_OP_rsub, MT_OP_mul, MT_OP_maximum, MT_OP_minimum, MT_OP_eq, MT_OP_ne, MT_OP_lt,   \
+               MT_OP_le, MT_OP_gt, MT_OP_ge, MT_OP_logical_and, MT_OP_logical_or, MT_OP_logical_xor,                \
+               MT_OP_bitwise_and, MT_OP_bitwise_or, MT_OP_bitwise_xor}
 /* clang-format on */
 
-static void set(const mt_op_id *ops, size_t count, unsigned device_type)
+static void set(const mt_op_id *ops, size_t count, unsigned device_type, mt__narrow how)
 {
     for (size_t i = 0; i < count; i++)
-        mt__ops[ops[i]].narrow[device_type] = MT__NARROW_AS_IS;
+        mt__ops[ops[i]].narrow[device_type] = (uint8_t)how;
 }
 
 void mt__narrow_register(void)
 {
-    static const mt_op_id copies[] = COPIES, moves[] = MOVES;
+    static const mt_op_id copies[] = COPIES, moves[] = MOVES, loops[] = LOOPS;
     for (unsigned d = 0; d < MT_DEVICE_TYPES; d++) {
         for (unsigned i = 0; i < MT_OP_COUNT; i++)
             mt__ops[i].narrow[d] = mt__ops[i].elementwise ? MT__NARROW_WITHIN : MT__NARROW_APART;
-        set(copies, MT__COUNT_OF(copies), d);
+        set(copies, MT__COUNT_OF(copies), d, MT__NARROW_AS_IS);
     }
-    set(moves, MT__COUNT_OF(moves), 0);
+    set(moves, MT__COUNT_OF(moves), 0, MT__NARROW_AS_IS);
+    set(loops, MT__COUNT_OF(loops), 0, MT__NARROW_LOOPS);
     mt__ops[MT_OP_xlogy].narrow[0] = MT__NARROW_APART; /* elementwise, but its kernel is that of the losses */
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         for (unsigned d = 0; d < MT_DEVICE_TYPES; d++)
@@ -300,6 +304,10 @@ mt_status mt__compute_narrow(mt__call *call, mt__fn *kernel)
 {
     mt_dtype computed = call->compute;
     switch ((mt__narrow)call->op->narrow[MT_DEVICE_TYPE(call->device)]) {
+    case MT__NARROW_LOOPS:
+        if (!mt_dtype_is_real(computed))
+            break;
+        __attribute__((fallthrough));
     case MT__NARROW_WITHIN:
         return mt__is_narrow(computed) ? compute_within(call, kernel) : kernel(call);
     case MT__NARROW_APART:
