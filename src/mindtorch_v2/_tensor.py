@@ -143,7 +143,8 @@ def _rebuild(kind, data, shape, dtype, device, requires_grad):
 def __reduce_ex__(self, protocol):
     if not self.is_leaf:
         raise RuntimeError("only leaf tensors can be pickled: use detach()")
-    data = bytes(memoryview(self.detach().cpu().contiguous()).cast("B")) if self.numel() else b""
+    t = self.detach().cpu().contiguous()
+    data = bytes(memoryview(t._as(_C.int16) if self.dtype == _C.bfloat16 else t).cast("B")) if self.numel() else b""
     state = (self.__class__, data, tuple(self.shape), self.dtype, self.device, self.requires_grad)
     return (_rebuild, state, self.__dict__) if self.__dict__ else (_rebuild, state)
 

@@ -137,6 +137,32 @@ static PyObject *storage_view(PyObject *self, PyObject *unused)
     mt_status status = mt_storage_view(SELF, &view);
     return status == MT_OK ? mtpy_wrap(view) : mtpy_raise(status);
 }
+static void drop_tensor(void *user)
+{
+    mt_release(user);
+}
+
+/* bfloat16 has neither a NumPy dtype nor a buffer: its bits have. */
+static PyObject *reinterpreted(PyObject *self, PyObject *given)
+{
+    mt_dtype dtype;
+    mt_tensor *as;
+    if (!mtpy_dtype(given, &dtype) || mt_dtype_bytes(dtype) != mt_dtype_bytes(mt_dtype_of(SELF)) ||
+        MT_DEVICE_TYPE(mt_device_of(SELF)) != 0) {
+        PyErr_SetString(PyExc_TypeError, "_as(): a dtype of the same size, and a tensor on the CPU");
+        return NULL;
+    }
+    if (mt_numel(SELF) == 0) { /* no memory to share */
+        mt_status made = mt_tensor_create(dtype, MT_CPU, mt_rank(SELF), mt_dims(SELF), &as);
+        return made == MT_OK ? mtpy_wrap(as) : mtpy_raise(made);
+    }
+    mt_status status = mt_tensor_borrow(mt_data(SELF), dtype, mt_rank(SELF), mt_dims(SELF), mt_strides(SELF),
+                                        drop_tensor, mt_retain(SELF), &as);
+    if (status == MT_OK)
+        return mtpy_wrap(as);
+    mt_release(SELF);
+    return mtpy_raise(status);
+}
 MTPY_NOARGS(storage_offset, PyLong_FromLongLong(mt_offset(SELF)))
 MTPY_NOARGS(item, mtpy_item(SELF))
 MTPY_NOARGS(tolist, mtpy_tolist(SELF))
@@ -446,6 +472,7 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"_resize", resize, METH_O, "resize_ to a tuple of ints."},
     {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to an empty one."},
     {"_storage_view", storage_view, METH_NOARGS, "All of its memory as a one-dimensional tensor."},
+    {"_as", reinterpreted, METH_O, "Its bits as another dtype of the same size, on the same memory, without autograd."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", storage_offset, METH_NOARGS, NULL},
     {"item", item, METH_NOARGS, "The only element, as a Python number."},

@@ -26,23 +26,27 @@ mt_dtype mt__wide(mt_dtype dtype)
                MT_OP__index_put_impl_, MT_OP_index_add_, MT_OP_gather, MT_OP_scatter, MT_OP_scatter_add,           \
                MT_OP_nonzero, MT_OP_random_, MT_OP_bernoulli_, MT_OP_randperm,                      \
                MT_OP_scatter_reduce, MT_OP_random_to_, MT_OP_random_all_, MT_OP_bernoulli_tensor_}
+#define LOOPS {MT_OP_add, MT_OP_sub, MT_OP_rsub, MT_OP_mul, MT_OP_maximum, MT_OP_minimum, MT_OP_eq, MT_OP_ne, MT_OP_lt,   \
+               MT_OP_le, MT_OP_gt, MT_OP_ge, MT_OP_logical_and, MT_OP_logical_or, MT_OP_logical_xor,                \
+               MT_OP_bitwise_and, MT_OP_bitwise_or, MT_OP_bitwise_xor}
 /* clang-format on */
 
-static void set(const mt_op_id *ops, size_t count, unsigned device_type)
+static void set(const mt_op_id *ops, size_t count, unsigned device_type, mt__narrow how)
 {
     for (size_t i = 0; i < count; i++)
-        mt__ops[ops[i]].narrow[device_type] = MT__NARROW_AS_IS;
+        mt__ops[ops[i]].narrow[device_type] = (uint8_t)how;
 }
 
 void mt__narrow_register(void)
 {
-    static const mt_op_id copies[] = COPIES, moves[] = MOVES;
+    static const mt_op_id copies[] = COPIES, moves[] = MOVES, loops[] = LOOPS;
     for (unsigned d = 0; d < MT_DEVICE_TYPES; d++) {
         for (unsigned i = 0; i < MT_OP_COUNT; i++)
             mt__ops[i].narrow[d] = mt__ops[i].elementwise ? MT__NARROW_WITHIN : MT__NARROW_APART;
-        set(copies, MT__COUNT_OF(copies), d);
+        set(copies, MT__COUNT_OF(copies), d, MT__NARROW_AS_IS);
     }
-    set(moves, MT__COUNT_OF(moves), 0);
+    set(moves, MT__COUNT_OF(moves), 0, MT__NARROW_AS_IS);
+    set(loops, MT__COUNT_OF(loops), 0, MT__NARROW_LOOPS);
     mt__ops[MT_OP_xlogy].narrow[0] = MT__NARROW_APART; /* elementwise, but its kernel is that of the losses */
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         for (unsigned d = 0; d < MT_DEVICE_TYPES; d++)
@@ -213,6 +217,13 @@ static mt_status widen_args(pairs *p, const mt__call *call)
     return status;
 }
 
+/* any() and all() of bytes: only their results are bytes. */
+static bool gives_truth(const mt__call *call)
+{
+    mt_op_id op = call->op->id;
+    return op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_all || op == MT_OP_all_dim;
+}
+
 /* Outputs that are arguments are among the pairs already. */
 static mt_status widen_outs(pairs *p, const mt__call *call)
 {
@@ -232,7 +243,7 @@ static mt_status widen_outs(pairs *p, const mt__call *call)
         if (p->outs[i] != NULL)
             continue;
         pair *made = &p->items[p->count];
-        status = mt__empty_like(out, mt__wide((mt_dtype)out->dtype), &made->wide);
+        status = mt__empty_like(out, gives_truth(call) ? MT_BOOL : mt__wide((mt_dtype)out->dtype), &made->wide);
         if (status != MT_OK)
             break;
         p->count++;
@@ -282,8 +293,10 @@ static mt_status compute_apart(mt__call *call, mt__fn *kernel)
     if (status == MT_OK)
         status = run_wide(&p, call, kernel);
     for (uint32_t i = 0; i < p.count && status == MT_OK; i++)
-        if (p.items[i].written)
+        if (p.items[i].written) {
             status = cast_to(p.items[i].narrow, p.items[i].wide);
+            *mt__version(p.items[i].narrow) += *mt__version(p.items[i].wide); /* what the kernel counted */
+        }
     pairs_fini(&p);
     return status;
 }
@@ -292,6 +305,10 @@ mt_status mt__compute_narrow(mt__call *call, mt__fn *kernel)
 {
     mt_dtype computed = call->compute;
     switch ((mt__narrow)call->op->narrow[MT_DEVICE_TYPE(call->device)]) {
+    case MT__NARROW_LOOPS:
+        if (!mt_dtype_is_real(computed))
+            break;
+        __attribute__((fallthrough));
     case MT__NARROW_WITHIN:
         return mt__is_narrow(computed) ? compute_within(call, kernel) : kernel(call);
     case MT__NARROW_APART:

@@ -12,6 +12,7 @@
 typedef enum mt__narrow {
     MT__NARROW_APART,  /* not at all: they get widened copies */
     MT__NARROW_WITHIN, /* they cast operands to call->compute, and results from it, as elementwise ones do */
+    MT__NARROW_LOOPS,  /* the same, but they have loops for narrow integers */
     MT__NARROW_AS_IS   /* they know them */
 } mt__narrow;
 

@@ -139,14 +139,15 @@ mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype)
     static const struct {
         const char *type;
         double least, most;
-    } whole[MT_DTYPES] = {[MT_UINT8] = {"uint8_t", -UINT8_MAX, UINT8_MAX}, /* negative ones wrap around */
+    } whole[MT_DTYPES] = {[MT_UINT8] = {"uint8_t", -UINT8_MAX, UINT8_MAX}, /* negative integers wrap around */
                           [MT_INT8] = {"int8_t", INT8_MIN, INT8_MAX},
                           [MT_INT16] = {"int16_t", INT16_MIN, INT16_MAX},
                           [MT_INT32] = {"int", INT32_MIN, INT32_MAX}};
     bool real = v->kind == MT_FLOAT;
     double f = mt__value_number(v);
     const char *to = NULL;
-    if (whole[dtype].type != NULL && !(f >= whole[dtype].least && f <= whole[dtype].most))
+    double least = real && dtype == MT_UINT8 ? 0 : whole[dtype].least;
+    if (whole[dtype].type != NULL && !(f >= least && f <= whole[dtype].most))
         to = whole[dtype].type;
     else if (dtype == MT_INT64 && real && !(f >= -0x1p63 && f < 0x1p63))
         to = "int64_t";

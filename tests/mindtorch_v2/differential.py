@@ -507,7 +507,7 @@ def _close(a, b, loose, coarse):
     tolerance = max(coarse, 2e-5 if a.dtype == np.float32 else 1e-9) * loose
     with np.errstate(all="ignore"):
         a, b = a.astype(np.float64), b.astype(np.float64)
-        size = np.max(np.abs(b[np.isfinite(b)]), initial=0.1 if tolerance > 1e-9 * loose else 1e-3)  # below it, what is left of terms that cancel
+        size = np.max(np.abs(b[np.isfinite(b)]), initial=0.5 if coarse > 1e-3 else 0.1 if tolerance > 1e-9 * loose else 1e-3)  # below it, what is left of terms that cancel
         return np.allclose(a, b, rtol=tolerance, atol=tolerance * min(size, 1e6), equal_nan=True)
 
 

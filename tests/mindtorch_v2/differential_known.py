@@ -73,6 +73,21 @@ def no_spread(made):
     return bool(np.any(np.ptp(rows, 1) == 0))
 
 
+def halves(made):
+    """float16 or bfloat16"""
+    return any(a.dtype in ("float16", "bfloat16") for a in _arrays(made))
+
+
+def lowered_to_halves(made):
+    """dtype=float16 or bfloat16"""
+    return any(repr(v) in ("float16", "bfloat16") for v in [*made.args, *made.kwargs.values()])
+
+
+def odd_halves(made):
+    """float16 or bfloat16, an element is infinite, nan or ±1e30"""
+    return halves(made) and odd_values(made)
+
+
 def few_values(made):
     """float32 channels of at most three different elements"""
     x = _read(made.args[0])
@@ -123,6 +138,18 @@ ALL_VALUES = ("values of result", *GRADIENTS)
 
 # (ops, what differs, a word of the message or a condition, why)
 CALLS = [
+    ("layer_norm native_layer_norm batch_norm native_batch_norm", ("gradient", "second gradient"), halves,
+     "The statistics that the forward pass leaves are rounded to halves; what is left of terms that cancel depends on where both round."),
+    ("nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward cross_entropy_loss kl_div binary_cross_entropy"
+     " binary_cross_entropy_with_logits", ("values of result", "gradient", "second gradient"), halves,
+     "PyTorch adds up some losses in halves, rounding each sum, or computes them in steps that are rounded; ours computes in float32 and rounds"
+     " once."),
+    ("rms_norm", "second gradient", halves,
+     "PyTorch's fused kernel computes in float32 what ours, made of other ops, rounds to halves between them."),
+    ("prod prod_dim", "values of result", lowered_to_halves,
+     "With dtype=float16 or bfloat16, PyTorch multiplies in that dtype, in which a product soon overflows; ours in float32, and rounds once."),
+    ("conv1d conv2d convolution", "values of result", odd_halves,
+     "With halves, PyTorch's kernel leaves padding out; with floats, as ours always, it multiplies nan by the padding's zeros."),
     ("nonzero", "strides of result", None,
      "PyTorch computes a row per dim and returns the transpose; ours is contiguous, which is faster to read by rows."),
     ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", several_indices,
@@ -131,7 +158,8 @@ CALLS = [
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
     ("xlogy addcmul addcdiv lerp", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
-    ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
+    ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2 bitwise_and"
+     " bitwise_or bitwise_xor __and__ __or__ __xor__", "strides of result", mixed_and_strided,
      "PyTorch copies operands that it converts first, and goes by the strides of the copies; ours by those of the"
      " operands."),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"

@@ -520,3 +520,23 @@ def test_profiles_show_the_casts_as_pytorchs_do():
     ours = tree(torch)
     assert [row[0] for row in ours[:2]] == ["aten::linear", "aten::to"]
     assert ours == tree(other_torch())
+
+
+@pytest.mark.parametrize("low", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["layer", "batch", "evaluated batch"])
+def test_norms_of_halves_with_float_weights(device, kind, low):
+    """What autocast makes of a layer norm on the CPU, and of a batch norm anywhere."""
+    def grads(T, device):
+        r = np.random.default_rng(0)
+        x, w, g = (T.from_numpy(r.normal(size=shape).astype(np.float32)).to(device) for shape in ((2, 3, 3), (3,), (2, 3, 3)))
+        x, g, b = x.to(getattr(T, low)).requires_grad_(), g.to(getattr(T, low)), w.clone().requires_grad_()
+        w.requires_grad_()
+        y = T.nn.functional.layer_norm(x, (3,), w, b) if kind == "layer" else T.nn.functional.batch_norm(
+            x, T.zeros(3, device=device), T.ones(3, device=device), w, b, kind == "batch")
+        return [y, *T.autograd.grad(y, [x, w, b], g)]
+
+    names = lambda tensors: [str(t.dtype).rsplit(".", 1)[-1] for t in tensors]  # noqa: E731
+    ours, theirs = grads(torch, device), grads(other_torch(), "cpu")
+    assert names(ours) == names(theirs) == [low, low, "float32", "float32"]
+    for a, b in zip(ours, theirs):
+        np.testing.assert_allclose(a.detach().float().cpu().numpy(), b.detach().float().numpy(), rtol=0.02, atol=0.02)

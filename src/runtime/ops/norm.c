@@ -1,4 +1,5 @@
 /* runtime/ops/norm.c - softmax and normalisations: PyTorch's argument checks, outputs, composites. */
+#include "runtime/narrow.h"
 #include "runtime/ops/reduce.h"
 
 /* ------------------------------------------------------------------------------------------------- softmax */
@@ -53,11 +54,19 @@ mt_status mt__composite_log_softmax(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------- layer_norm */
 
-static mt_status mixed_dtype(const mt_tensor *x)
+/* The dtype of weights and statistics: x's, or float32 beside a half if one of them is float32. */
+static mt_status dtype_of_parts(const mt_tensor *x, mt_tensor *const *parts, int count, mt_dtype *out)
 {
-    return mt__fail(MT_E_RUNTIME, "mixed dtype (CPU): %s",
-                    x->dtype == MT_FLOAT32 ? "expect parameter to have scalar type of Float"
-                                           : "all inputs must share same datatype.");
+    *out = (mt_dtype)x->dtype;
+    for (int i = 0; i < count; i++)
+        if (parts[i] != NULL && parts[i]->dtype == MT_FLOAT32 && mt__is_narrow(x->dtype))
+            *out = MT_FLOAT32;
+    for (int i = 0; i < count; i++)
+        if (parts[i] != NULL && parts[i]->dtype != *out)
+            return mt__fail(MT_E_RUNTIME, "mixed dtype (CPU): %s",
+                            *out == MT_FLOAT32 ? "expect parameter to have scalar type of Float"
+                                               : "all inputs must share same datatype.");
+    return MT_OK;
 }
 
 /* The shapes of layer_norm and rms_norm. */
@@ -91,81 +100,82 @@ static mt_status check_normalized(const mt_tensor *x, const mt_value *shape, con
     return MT_OK;
 }
 
-static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, const mt_tensor *weight,
-                                  const mt_tensor *bias)
+static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, mt_tensor *weight,
+                                  mt_tensor *bias, mt_dtype *parts)
 {
-    const mt_tensor *given[] = {weight, bias};
+    mt_tensor *const given[] = {weight, bias};
     mt_status status = check_normalized(x, shape, weight, bias);
     if (status != MT_OK)
         return status;
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                         mt__scalar_type(x->dtype));
-    for (int i = 0; i < 2; i++)
-        if (given[i] != NULL && given[i]->dtype != x->dtype)
-            return mixed_dtype(x);
-    return MT_OK;
+    return dtype_of_parts(x, given, 2, parts);
 }
 
-/* One output like x and two of another size, where `wanted`; all of x's dtype. */
-static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, int rank,
+/* One output like x and two of another size, of the dtype of its parts, where `wanted`. */
+static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, mt_dtype parts, int rank,
                            const int64_t *dims)
 {
     mt_status status = wanted[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
     for (unsigned i = 1; i < 3 && status == MT_OK; i++)
         if (wanted[i])
-            status = mt__empty((mt_dtype)x->dtype, x->device, rank, dims, &call->outs[i]);
+            status = mt__empty(parts, x->device, rank, dims, &call->outs[i]);
     return status;
 }
 
 mt_status mt__infer_layer_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    mt_status status = check_layer_norm(x, &call->args[1], mt__arg_tensor(call, 2), mt__arg_tensor(call, 3));
+    mt_dtype parts;
+    mt_status status =
+        check_layer_norm(x, &call->args[1], mt__arg_tensor(call, 2), mt__arg_tensor(call, 3), &parts);
     if (status != MT_OK)
         return status;
     int64_t dims[MT_MAX_RANK];
     int outer = x->rank - (int)call->args[1].count;
     for (int i = 0; i < x->rank; i++)
         dims[i] = i < outer ? x->dims[i] : 1;
-    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, x->rank, dims);
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, parts, x->rank, dims);
 }
 
 /* The outputs that the mask requests: like x, weight, weight. */
-static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, int rank,
+static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, mt_dtype parts, int rank,
                              const int64_t *dims)
 {
     const mt_value *mask = &call->args[mask_at];
     if (mask->count != 3)
         return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u",
                         mt__op_short_name(call->op), mask->count);
-    return norm_outs(call, mask->as.ints, x, rank, dims);
+    return norm_outs(call, mask->as.ints, x, parts, rank, dims);
 }
 
-/* Does t have x's dtype and n elements? It may be NULL if `optional`. */
-static mt_status check_part(const mt__call *call, const char *name, const mt_tensor *t, const mt_tensor *x,
-                            int64_t n, bool optional)
+/* Does t have that dtype and n elements? */
+static mt_status check_part(const mt__call *call, const char *name, const mt_tensor *t, mt_dtype dtype,
+                            int64_t n)
 {
-    if (t == NULL ? optional : t->dtype == x->dtype && t->numel == n)
+    if (t != NULL && t->dtype == dtype && t->numel == n)
         return MT_OK;
     return mt__fail(MT_E_RUNTIME, "%s: %s must be a %s tensor of %lld elements", mt__op_short_name(call->op),
-                    name, mt__scalar_type(x->dtype), (long long)n);
+                    name, mt__scalar_type(dtype), (long long)n);
 }
 
 mt_status mt__infer_layer_norm_backward(mt__call *call)
 {
-    const mt_tensor *x = mt__arg_tensor(call, 1), *weight = mt__arg_tensor(call, 5);
+    const mt_tensor *x = mt__arg_tensor(call, 1);
+    mt_tensor *weight = mt__arg_tensor(call, 5);
     const mt_value *shape = &call->args[2];
-    mt_status status = check_layer_norm(x, shape, weight, mt__arg_tensor(call, 6));
+    mt_dtype parts, own = (mt_dtype)x->dtype;
+    mt_status status = check_layer_norm(x, shape, weight, mt__arg_tensor(call, 6), &parts);
     int64_t n = mt__numel((int)shape->count, shape->as.ints);
     int64_t rows = n > 0 ? x->numel / n : mt__numel(x->rank - (int)shape->count, x->dims);
     if (status == MT_OK)
-        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), x, x->numel, false);
+        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), own, x->numel);
     if (status == MT_OK)
-        status = check_part(call, "mean", mt__arg_tensor(call, 3), x, rows, false);
+        status = check_part(call, "mean", mt__arg_tensor(call, 3), parts, rows);
     if (status == MT_OK)
-        status = check_part(call, "rstd", mt__arg_tensor(call, 4), x, rows, false);
-    return status == MT_OK ? masked_outs(call, 7, x, (int)shape->count, shape->as.ints) : status;
+        status = check_part(call, "rstd", mt__arg_tensor(call, 4), parts, rows);
+    return status == MT_OK ? masked_outs(call, 7, x, parts, (int)shape->count, shape->as.ints) : status;
 }
 
 mt_status mt__composite_layer_norm(mt__call *call)
@@ -224,7 +234,8 @@ static mt_status check_channels(const char *name, const mt_tensor *t, int64_t ch
                     (long long)t->numel);
 }
 
-static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4], bool training)
+static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4], bool training,
+                                  mt_dtype *dtype)
 {
     static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
     int dim;
@@ -243,10 +254,7 @@ static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4],
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'",
                         mt__scalar_type(x->dtype));
-    for (int i = 0; i < 4; i++)
-        if (parts[i] != NULL && parts[i]->dtype != x->dtype)
-            return mixed_dtype(x);
-    return MT_OK;
+    return dtype_of_parts(x, parts, 4, dtype);
 }
 
 mt_status mt__infer_batch_norm(mt__call *call)
@@ -255,11 +263,12 @@ mt_status mt__infer_batch_norm(mt__call *call)
     mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 1),
                           mt__arg_tensor(call, 2)};
     bool training = mt__arg_int(call, 5) != 0;
-    mt_status status = check_batch_norm(x, parts, training);
+    mt_dtype dtype;
+    mt_status status = check_batch_norm(x, parts, training, &dtype);
     if (status != MT_OK)
         return status;
     int64_t saved = training ? x->dims[1] : 0;
-    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, 1, &saved);
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, dtype, 1, &saved);
 }
 
 mt_status mt__infer_batch_norm_backward(mt__call *call)
@@ -267,14 +276,15 @@ mt_status mt__infer_batch_norm_backward(mt__call *call)
     const mt_tensor *x = mt__arg_tensor(call, 1);
     bool training = mt__arg_int(call, 7) != 0;
     mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 2), NULL};
-    mt_status status = check_batch_norm(x, parts, training);
+    mt_dtype dtype;
+    mt_status status = check_batch_norm(x, parts, training, &dtype);
     if (status == MT_OK)
-        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), x, x->numel, false);
+        status = check_part(call, "grad_out", mt__arg_tensor(call, 0), (mt_dtype)x->dtype, x->numel);
     if (status == MT_OK && training)
-        status = check_part(call, "save_mean", mt__arg_tensor(call, 5), x, x->dims[1], false);
+        status = check_part(call, "save_mean", mt__arg_tensor(call, 5), dtype, x->dims[1]);
     if (status == MT_OK && training)
-        status = check_part(call, "save_invstd", mt__arg_tensor(call, 6), x, x->dims[1], false);
-    return status == MT_OK ? masked_outs(call, 9, x, 1, &x->dims[1]) : status;
+        status = check_part(call, "save_invstd", mt__arg_tensor(call, 6), dtype, x->dims[1]);
+    return status == MT_OK ? masked_outs(call, 9, x, dtype, 1, &x->dims[1]) : status;
 }
 
 mt_status mt__composite_batch_norm_impl_index(mt__call *call)
