@@ -15,8 +15,8 @@ static int device_type(PyObject *o)
         return 1;
     int fits = mtpy_device(o, &device);
     if (fits == 0)
-        PyErr_Format(PyExc_RuntimeError, "Expected one of cpu, cuda, npu device type at start of device string: %s",
-                     text);
+        PyErr_Format(PyExc_RuntimeError,
+                     "Expected one of cpu, cuda, npu device type at start of device string: %s", text);
     return fits > 0 ? (int)MT_DEVICE_TYPE(device) : -1;
 }
 
@@ -41,7 +41,8 @@ static PyObject *set_enabled(PyObject *module, PyObject *args)
     int type = second != NULL ? device_type(first) : 1;
     PyObject *on = second != NULL ? second : first;
     if (type >= 0 && !PyBool_Check(on))
-        return PyErr_Format(PyExc_TypeError, "set_autocast_enabled(): argument 'enabled' must be bool, not %s",
+        return PyErr_Format(PyExc_TypeError,
+                            "set_autocast_enabled(): argument 'enabled' must be bool, not %s",
                             Py_TYPE(on)->tp_name);
     return type < 0 ? NULL : mtpy_none(mt_autocast_enable((unsigned)type, on == Py_True));
 }
@@ -64,7 +65,8 @@ static PyObject *set_dtype(PyObject *module, PyObject *args)
     if (type < 0)
         return NULL;
     if (!mtpy_dtype(second, &dtype))
-        return PyErr_Format(PyExc_TypeError, "set_autocast_dtype(): argument 'dtype' must be torch.dtype, not %s",
+        return PyErr_Format(PyExc_TypeError,
+                            "set_autocast_dtype(): argument 'dtype' must be torch.dtype, not %s",
                             Py_TYPE(second)->tp_name);
     return mtpy_none(mt_autocast_set_dtype((unsigned)type, dtype));
 }

@@ -228,17 +228,14 @@ static int find_param(mt_op_id op, const mt_param *params, unsigned count, const
 {
     static const struct {
         const char *said, *meant;
-    } others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"}, {"x", "input"},
-                  {"x1", "self"},    {"a", "self"},   {"x2", "other"}};
+    } others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"},
+                  {"x", "input"},    {"x1", "self"},  {"a", "self"},           {"x2", "other"}};
     static const struct {
         mt_op_id op;
         const char *said, *meant;
-    } own[] = {{MT_OP_copy_, "other", "src"},
-               {MT_OP_copy_, "x2", "src"},
-               {MT_OP_scatter, "value", "src"},
-               {MT_OP_scatter_reduce, "value", "src"},
-               {MT_OP_transpose, "axis0", "dim0"},
-               {MT_OP_transpose, "axis1", "dim1"}};
+    } own[] = {{MT_OP_copy_, "other", "src"},      {MT_OP_copy_, "x2", "src"},
+               {MT_OP_scatter, "value", "src"},    {MT_OP_scatter_reduce, "value", "src"},
+               {MT_OP_transpose, "axis0", "dim0"}, {MT_OP_transpose, "axis1", "dim1"}};
     int found = find_exactly(params, count, name);
     for (unsigned i = 0; i < COUNT_OF(own) && found < 0; i++)
         if ((own[i].op == op || (mt_op_id)(own[i].op + 1) == op) && strcmp(name, own[i].said) == 0)

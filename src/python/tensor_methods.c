@@ -92,8 +92,8 @@ static int format_argument(const char *name, PyObject *args, PyObject *names, in
     if (given == Py_None || mtpy_index(given, format) > 0)
         return 0;
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s", name,
-                     Py_TYPE(given)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s",
+                     name, Py_TYPE(given)->tp_name);
     return -1;
 }
 
@@ -347,7 +347,7 @@ static PyObject *cpu(PyObject *self, PyObject *args, PyObject *names)
         return NULL;
     if (format == 1 || MT_DEVICE_TYPE(mt_device_of(SELF)) == 0)
         return to_device(self, MT_CPU);
-    mt_value made[] = {mt_value_tensor(SELF),  mt_value_int(MT_CPU), mt_value_none(NULL),
+    mt_value made[] = {mt_value_tensor(SELF), mt_value_int(MT_CPU),  mt_value_none(NULL),
                        mt_value_truth(false), mt_value_truth(false), mt_value_int(format)};
     return mtpy_call1(MT_OP_to_device, made, 6);
 }
@@ -472,7 +472,8 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"_resize", resize, METH_O, "resize_ to a tuple of ints."},
     {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to an empty one."},
     {"_storage_view", storage_view, METH_NOARGS, "All of its memory as a one-dimensional tensor."},
-    {"_as", reinterpreted, METH_O, "Its bits as another dtype of the same size, on the same memory, without autograd."},
+    {"_as", reinterpreted, METH_O,
+     "Its bits as another dtype of the same size, on the same memory, without autograd."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", storage_offset, METH_NOARGS, NULL},
     {"item", item, METH_NOARGS, "The only element, as a Python number."},

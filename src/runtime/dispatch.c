@@ -674,7 +674,8 @@ mt_status mt__call_op(mt__call *call)
     if (MT__UNLIKELY(status != MT_OK))
         return status;
     if (MT__UNLIKELY(mt__autocast != 0) && mt__autocasts(call))
-        return MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_around(call, f.tracked) : mt__call_autocast(call);
+        return MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_around(call, f.tracked)
+                                                       : mt__call_autocast(call);
     status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);

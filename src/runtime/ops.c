@@ -340,7 +340,8 @@ static void derive(mt__op *op)
     char *schema = NULL;
     if (strncmp(params, "(Tensor self", 12) != 0 || result == NULL)
         broken(of, text, "no op in place follows from it");
-    if (strncmp(overload, ".Tensor_Scalar", 14) == 0 || strncmp(overload, ".Tensor_Tensor", 14) == 0) /* pow */
+    if (strncmp(overload, ".Tensor_Scalar", 14) == 0 ||
+        strncmp(overload, ".Tensor_Tensor", 14) == 0) /* pow */
         shown = overload + strlen(".Tensor_");
     if (asprintf(&schema, "%.*s_%s%.*s(Tensor(a!)%.*s) -> Tensor(a!)", (int)(overload - text), text,
                  shown != overload ? "." : "", (int)(params - shown), shown, (int)(result - rest), rest) < 0)

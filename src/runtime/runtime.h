@@ -299,9 +299,9 @@ typedef struct mt__op {
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
     uint8_t narrow[MT_DEVICE_TYPES]; /* mt__narrow: narrow.h */
-    uint8_t autocast[MT_DEVICE_TYPES]; /* mt__autocast_rule */
-    bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
-    uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
+    uint8_t autocast[MT_DEVICE_TYPES];   /* mt__autocast_rule */
+    bool host_numbers;                   /* kernels of accelerators accept 0-dim CPU tensors */
+    uint16_t save_for[MT__MAX_ARGS];     /* from grad->saves: the arguments whose gradients need this one */
     uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
     uint16_t constants;                  /* from grad->constants: bits */
     mt_param params[MT__MAX_ARGS];

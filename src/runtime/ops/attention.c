@@ -81,8 +81,7 @@ static mt_tensor *shared_heads(mt_tensor *t, int64_t heads)
         wide[i < at ? i : i + 1] = dims[i] = t->dims[i];
     wide[at] = heads / have;
     dims[at - 1] = heads;
-    mt_tensor *expanded =
-        MT(expand, MT(unsqueeze, t, at), mt_value_ints(wide, (uint32_t)t->rank + 1));
+    mt_tensor *expanded = MT(expand, MT(unsqueeze, t, at), mt_value_ints(wide, (uint32_t)t->rank + 1));
     return MT(reshape, expanded, mt_value_ints(dims, t->rank));
 }
 
@@ -93,8 +92,9 @@ static mt_status check_heads(const mt__call *call)
         const mt_tensor *t = mt__arg_tensor(call, i);
         if (q->rank < 3 || t->rank < 3 || t->rank == MT_MAX_RANK || t->dims[t->rank - 3] == 0 ||
             q->dims[q->rank - 3] % t->dims[t->rank - 3] != 0)
-            return mt__fail(MT_E_RUNTIME, "Number of heads in key and value must divide the number of heads in "
-                                          "query (enable_gqa=True).");
+            return mt__fail(MT_E_RUNTIME,
+                            "Number of heads in key and value must divide the number of heads in "
+                            "query (enable_gqa=True).");
     }
     return MT_OK;
 }

@@ -137,12 +137,14 @@ mt_status mt__composite_randn(mt__call *call)
 
 mt_status mt__composite_rand_like(mt__call *call)
 {
-    return mt__return(call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
+    return mt__return(
+        call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 mt_status mt__composite_randn_like(mt__call *call)
 {
-    return mt__return(call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
+    return mt__return(
+        call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 static mt_status draw_ints(mt__call *call, mt_value low, mt_value high, unsigned size)

@@ -114,8 +114,8 @@ static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, mt_
 }
 
 /* One output like x and two of another size, of the dtype of its parts, where `wanted`. */
-static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, mt_dtype parts, int rank,
-                           const int64_t *dims)
+static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, mt_dtype parts,
+                           int rank, const int64_t *dims)
 {
     mt_status status = wanted[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
     for (unsigned i = 1; i < 3 && status == MT_OK; i++)

@@ -11,15 +11,19 @@ typedef struct places {
 } places;
 
 static const places where[MT_OP_COUNT] = {
-    [MT_OP_sum] = {0, 0, 1},      [MT_OP_sum_dim] = {1, 2, 3}, [MT_OP_mean] = {0, 0, 1},
-    [MT_OP_mean_dim] = {1, 2, 3}, [MT_OP_prod] = {0, 0, 1},    [MT_OP_prod_dim] = {1, 2, 3},
-    [MT_OP_max_dim] = {1, 2, 0},  [MT_OP_min_dim] = {1, 2, 0}, [MT_OP_amax] = {1, 2, 0},
-    [MT_OP_amin] = {1, 2, 0},     [MT_OP_argmax] = {1, 2, 0},  [MT_OP_argmin] = {1, 2, 0},
-    [MT_OP_any_dim] = {1, 2, 0},  [MT_OP_all_dim] = {1, 2, 0},
-    [MT_OP_any_dims] = {1, 2, 0}, [MT_OP_all_dims] = {1, 2, 0}, [MT_OP_var] = {1, 3, 0},
-    [MT_OP_std] = {1, 3, 0},      [MT_OP_norm] = {2, 3, 0},    [MT_OP_linalg_vector_norm] = {2, 3, 0},
-    [MT_OP_cumsum] = {1, 0, 2},   [MT_OP_cumsum_] = {1, 0, 2}, [MT_OP_logsumexp] = {1, 2, 0},
-    [MT_OP_topk] = {2, 0, 0},     [MT_OP_sort] = {1, 0, 0},
+    [MT_OP_sum] = {0, 0, 1},       [MT_OP_sum_dim] = {1, 2, 3},
+    [MT_OP_mean] = {0, 0, 1},      [MT_OP_mean_dim] = {1, 2, 3},
+    [MT_OP_prod] = {0, 0, 1},      [MT_OP_prod_dim] = {1, 2, 3},
+    [MT_OP_max_dim] = {1, 2, 0},   [MT_OP_min_dim] = {1, 2, 0},
+    [MT_OP_amax] = {1, 2, 0},      [MT_OP_amin] = {1, 2, 0},
+    [MT_OP_argmax] = {1, 2, 0},    [MT_OP_argmin] = {1, 2, 0},
+    [MT_OP_any_dim] = {1, 2, 0},   [MT_OP_all_dim] = {1, 2, 0},
+    [MT_OP_any_dims] = {1, 2, 0},  [MT_OP_all_dims] = {1, 2, 0},
+    [MT_OP_var] = {1, 3, 0},       [MT_OP_std] = {1, 3, 0},
+    [MT_OP_norm] = {2, 3, 0},      [MT_OP_linalg_vector_norm] = {2, 3, 0},
+    [MT_OP_cumsum] = {1, 0, 2},    [MT_OP_cumsum_] = {1, 0, 2},
+    [MT_OP_logsumexp] = {1, 2, 0}, [MT_OP_topk] = {2, 0, 0},
+    [MT_OP_sort] = {1, 0, 0},
 };
 
 mt_status mt__dims_mask(const int64_t *list, uint32_t count, int rank, uint32_t *mask)

@@ -62,8 +62,8 @@ static mt_status truncate_whole(const mt__call *call)
     if (status == MT_OK)
         status = mt__run_quietly(MT_OP_ne, (mt_value[]){mt_value_tensor(t[1]), zero}, 2, &t[3]);
     if (status == MT_OK)
-        status = mt__run_quietly(MT_OP_logical_and, (mt_value[]){mt_value_tensor(t[2]), mt_value_tensor(t[3])}, 2,
-                                 &t[4]);
+        status = mt__run_quietly(MT_OP_logical_and,
+                                 (mt_value[]){mt_value_tensor(t[2]), mt_value_tensor(t[3])}, 2, &t[4]);
     if (status == MT_OK)
         status = finish_by(call, MT_OP_add,
                            (mt_value[]){mt_value_tensor(t[0]), mt_value_tensor(t[4]), mt_value_int(1)});
@@ -99,7 +99,8 @@ mt_status mt__cpu_round_decimals(mt__call *call)
     mt_tensor *t[3] = {NULL, NULL, NULL};
     if (decimals == 0)
         return finish_by(call, MT_OP_round, args);
-    mt_status status = mt__cast(args[0].as.tensor, call->compute, &t[2]); /* a narrow dtype is rounded to once */
+    mt_status status =
+        mt__cast(args[0].as.tensor, call->compute, &t[2]); /* a narrow dtype is rounded to once */
     args[0] = mt_value_tensor(t[2]);
     if (status == MT_OK)
         status = mt__run_quietly(decimals > 0 ? MT_OP_mul : MT_OP_div, args, 2, &t[0]);
@@ -166,10 +167,11 @@ mt_status mt__random_last(const mt__call *call, int64_t *last)
     if (!mt__arg_given(call, 2)) {
         *last = largest((mt_dtype)out->dtype);
         if (from > *last)
-            return mt__fail(MT_E_RUNTIME,
-                            "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted "
-                            "to dtype, but got from=%lld > to_inc=%lld",
-                            (long long)from, (long long)*last);
+            return mt__fail(
+                MT_E_RUNTIME,
+                "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted "
+                "to dtype, but got from=%lld > to_inc=%lld",
+                (long long)from, (long long)*last);
         return mt__random_range((mt_dtype)out->dtype, from, *last);
     }
     if (from >= mt__arg_int(call, 2))

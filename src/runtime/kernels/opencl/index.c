@@ -28,8 +28,8 @@ static const mt__family family = {MT__INDEX, mt__cl_index, variants, MT__COUNT_O
 static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
 {
     mt_status status = mt__launch_begin(l, t->device);
-    if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD || variant == SCATTER_MULTIPLY) && mt__size_of(t) == 8 &&
-        !l->npu->properties.has_int64_atomics)
+    if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD || variant == SCATTER_MULTIPLY) &&
+        mt__size_of(t) == 8 && !l->npu->properties.has_int64_atomics)
         return mt__fail(MT_E_NOT_IMPLEMENTED,
                         "sums by index of '%s' need 64-bit atomics, which device %s lacks",
                         mt__scalar_type(t->dtype), mt__device_text(t->device));

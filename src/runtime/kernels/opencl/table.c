@@ -142,10 +142,18 @@ static const struct {
 };
 
 /* Ops that read numbers from 0-dim tensors on the CPU, besides elementwise ones and copies to a device. */
-static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,           MT_OP_pow,
-                                         MT_OP_pow_tensor, MT_OP_pow_from,        MT_OP_index,  MT_OP_div_mode,
-                                         MT_OP_clamp_tensor, MT_OP_clamp_min_tensor, MT_OP_clamp_max_tensor,
-                                         MT_OP_index_put_, MT_OP__index_put_impl_};
+static const mt_op_id takes_numbers[] = {MT_OP_copy_,
+                                         MT_OP_fill_,
+                                         MT_OP_pow,
+                                         MT_OP_pow_tensor,
+                                         MT_OP_pow_from,
+                                         MT_OP_index,
+                                         MT_OP_div_mode,
+                                         MT_OP_clamp_tensor,
+                                         MT_OP_clamp_min_tensor,
+                                         MT_OP_clamp_max_tensor,
+                                         MT_OP_index_put_,
+                                         MT_OP__index_put_impl_};
 
 void mt__npu_register(void)
 {
