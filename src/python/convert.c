@@ -326,7 +326,8 @@ static bool dtype_of_format(const Py_buffer *b, mt_dtype *out)
     bool whole = strchr("bhilq", *f) != NULL; /* which of the last depends on the platform */
     for (unsigned i = 0; i < MT_DTYPES; i++) {
         const mt_dtype_info *info = mt_dtype_describe((mt_dtype)i);
-        if (info->bytes == b->itemsize && (whole ? info->kind == MT_KIND_WHOLE && *info->format != 'B' : *f == *info->format)) {
+        if (info->bytes == b->itemsize &&
+            (whole ? info->kind == MT_KIND_WHOLE && *info->format != 'B' : *f == *info->format)) {
             *out = (mt_dtype)i;
             return true;
         }

@@ -111,9 +111,10 @@ static bool is_mask(const mt_tensor *t)
 static int by_tensor(walk *w, mt_tensor *index, int rank)
 {
     if (mt_dtype_of(index) == MT_UINT8 &&
-        PyErr_WarnEx(PyExc_UserWarning,
-                     "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-                     1) < 0) {
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            1) < 0) {
         mt_release(index);
         return -1;
     }

@@ -59,7 +59,8 @@ static mt_status cast_to(mt_tensor *to, const mt_tensor *from)
 {
     mt_value args[] = {mt_value_tensor(to), mt_value_tensor(from), mt_value_truth(false)};
     mt_tensor *same = NULL;
-    mt__call copy = {.op = &mt__ops[MT_OP_copy_], .args = args, .outs = &same, .out_count = 1, .device = to->device};
+    mt__call copy = {
+        .op = &mt__ops[MT_OP_copy_], .args = args, .outs = &same, .out_count = 1, .device = to->device};
     mt_status status = mt__compute(&copy);
     mt_release(same);
     return status;
@@ -107,13 +108,14 @@ static mt_status compute_within(mt__call *call, mt__fn *kernel)
         args[i] = *v;
         if (!rounds)
             continue;
-        if (t != NULL && t->dtype != dtype && mt_dtype_kind_of((mt_dtype)t->dtype) == mt_dtype_kind_of(dtype) &&
-            t->rank == 0) {
+        if (t != NULL && t->dtype != dtype &&
+            mt_dtype_kind_of((mt_dtype)t->dtype) == mt_dtype_kind_of(dtype) && t->rank == 0) {
             status = mt__empty(dtype, t->device, 0, NULL, &made[i]);
             if (status == MT_OK)
                 status = cast_to(made[i], t);
             args[i] = mt_value_tensor(made[i]);
-        } else if ((call->op->params[i].type == MT_TYPE_OPERAND || call->op->params[i].type == MT_TYPE_SCALAR) &&
+        } else if ((call->op->params[i].type == MT_TYPE_OPERAND ||
+                    call->op->params[i].type == MT_TYPE_SCALAR) &&
                    (v->kind == MT_INT || v->kind == MT_FLOAT)) {
             args[i] = rounded(v, dtype);
         }
@@ -242,7 +244,8 @@ static mt_status widen_outs(pairs *p, const mt__call *call)
         if (p->outs[i] != NULL)
             continue;
         pair *made = &p->items[p->count];
-        status = mt__empty_like(out, gives_truth(call) ? MT_BOOL : mt__wide((mt_dtype)out->dtype), &made->wide);
+        status =
+            mt__empty_like(out, gives_truth(call) ? MT_BOOL : mt__wide((mt_dtype)out->dtype), &made->wide);
         if (status != MT_OK)
             break;
         p->count++;

@@ -87,7 +87,8 @@ static inline mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype giv
     static mt__loop *const op##_loops[MT_DTYPES] = {NULL, op##_i32, op##_i64, op##_f32, op##_f64};
 #define TABLE_FLOAT(op) static mt__loop *const op##_loops[MT_DTYPES] = {NULL, NULL, NULL, op##_f32, op##_f64};
 #define TABLE_INT(op)                                                                                        \
-    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64, NULL, NULL, NARROW_ENTRIES(op)};
+    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64,                           \
+                                                    NULL,      NULL,     NARROW_ENTRIES(op)};
 
 #define LOOPS_ALL(op, expr)                                                                                  \
     BOOL_LOOP(op, MT__NO_SETUP, expr)                                                                        \

@@ -238,7 +238,7 @@ static void put(mt_tensor *t, int64_t i, int64_t value)
     switch ((mt_dtype)t->dtype) {
 #define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
-        ((T *)t->data)[i] = MT__TO_##sym(value);                                                                        \
+        ((T *)t->data)[i] = MT__TO_##sym(value);                                                             \
         break;
         MT_DTYPE_LIST(X)
 #undef X
@@ -259,16 +259,11 @@ static void fill_random(mt__chance *g, const mt__call *call, mt_tensor *t)
 
 mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last)
 {
-    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "bool",
-                                                 [MT_INT32] = "int",
-                                                 [MT_INT64] = "int64_t",
-                                                 [MT_FLOAT32] = "float",
-                                                 [MT_FLOAT64] = "double",
-                                                 [MT_UINT8] = "unsigned char",
-                                                 [MT_INT8] = "signed char",
-                                                 [MT_INT16] = "short int",
-                                                 [MT_FLOAT16] = "c10::Half",
-                                                 [MT_BFLOAT16] = "c10::BFloat16"};
+    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "bool",         [MT_INT32] = "int",
+                                                 [MT_INT64] = "int64_t",     [MT_FLOAT32] = "float",
+                                                 [MT_FLOAT64] = "double",    [MT_UINT8] = "unsigned char",
+                                                 [MT_INT8] = "signed char",  [MT_INT16] = "short int",
+                                                 [MT_FLOAT16] = "c10::Half", [MT_BFLOAT16] = "c10::BFloat16"};
     static const int64_t bounds[MT_DTYPES][2] = {[MT_BOOL] = {0, 1},
                                                  [MT_INT32] = {INT32_MIN, INT32_MAX},
                                                  [MT_INT64] = {INT64_MIN, INT64_MAX},

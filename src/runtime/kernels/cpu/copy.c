@@ -21,7 +21,8 @@ MT_DTYPE_LIST(SPREAD)
 
 /* A loop for each pair of dtypes. A list cannot be expanded within itself, so PAIRS names the dtypes again. */
 #define FROM(TO, to_type, FROM_SYM, type, attributes)                                                        \
-    MT__LOOP1(attributes, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP, MT__TO_##TO(MT__FROM_##FROM_SYM(x)))
+    MT__LOOP1(attributes, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP,                               \
+              MT__TO_##TO(MT__FROM_##FROM_SYM(x)))
 #define PAIRS(X, TO, to_type)                                                                                \
     X(TO, to_type, BOOL, bool, )                                                                             \
     X(TO, to_type, INT32, int32_t, )                                                                         \

@@ -651,7 +651,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
     {                                                                                                        \
         int64_t count = 0;                                                                                   \
         for (int64_t i = 0; i < n; i++)                                                                      \
-            count += MT__FROM_##sym(x[i]) != 0;                                                                              \
+            count += MT__FROM_##sym(x[i]) != 0;                                                              \
         return count;                                                                                        \
     }                                                                                                        \
     /* Writes each index where the next found one goes, found or not: branches would be mispredicted. */     \
@@ -664,7 +664,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
             int64_t first = found;                                                                           \
             for (int64_t i = 0; i < width && found < total; i++) {                                           \
                 out[found * rank + rank - 1] = i;                                                            \
-                found += MT__FROM_##sym(x[begin + i]) != 0;                                                                  \
+                found += MT__FROM_##sym(x[begin + i]) != 0;                                                  \
             }                                                                                                \
             for (int64_t f = first; f < found && rank > 1; f++)                                              \
                 memcpy(out + f * rank, lead, (size_t)(rank - 1) * sizeof *out);                              \

@@ -220,14 +220,16 @@ static void name_of(const plan *p, char *name, size_t room)
     kinds[p->count + 1] = 0;
     bool cast = p->id == MT__COPY && p->from[0] != p->out;
     snprintf(name, room, "%s_%s%s%s%s%s", cast ? "cast" : mt__expressions[p->id].name,
-             mt__cl_suffix(p->id == MT__COPY ? p->out : p->compute), cast ? "_from_" : "", cast ? mt__cl_suffix(p->from[0]) : "",
-             p->strided ? "_strided" : "", p->numbers != 0 ? kinds : "");
+             mt__cl_suffix(p->id == MT__COPY ? p->out : p->compute), cast ? "_from_" : "",
+             cast ? mt__cl_suffix(p->from[0]) : "", p->strided ? "_strided" : "",
+             p->numbers != 0 ? kinds : "");
 }
 
 /* The value `text`, of `from`, as `to`. */
 static void put_cast(FILE *f, mt_dtype to, mt_dtype from, const char *text)
 {
-    static const char *const reads[MT_DTYPES] = {[MT_FLOAT16] = "float_of_f16", [MT_BFLOAT16] = "float_of_bf16"};
+    static const char *const reads[MT_DTYPES] = {
+        [MT_FLOAT16] = "float_of_f16", [MT_BFLOAT16] = "float_of_bf16"};
     static const char *const writes[MT_DTYPES] = {[MT_UINT8] = "(uchar)(int)",
                                                   [MT_INT8] = "(char)(int)",
                                                   [MT_INT16] = "(short)(int)",
