@@ -270,6 +270,26 @@ def test_profiles_name_the_dtypes_and_show_no_more_ops(tmp_path):
         assert called == plain[dtype.is_floating_point] and name in types
 
 
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_recorded_calls_compute_the_same(dtype):
+    """Of numbers, which become tensors there, halves take what floats hold, as PyTorch's do, in some ops."""
+    x = (torch.arange(1, 65).float() * 0.37).to(dtype)
+    number = 0.1 if dtype.is_floating_point else 3
+    calls = {name: lambda name=name: getattr(x, name)(number) for name in ("__add__", "__sub__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__",
+                                                                   "__lt__", "__eq__")}
+    calls |= {"in place": lambda: x.clone().mul_(number).div_(number) if dtype.is_floating_point else x.clone().mul_(number),
+              "zero dims": lambda: x * torch.tensor(number), "alpha": lambda: torch.add(x, x, alpha=number)}
+    for name, call in calls.items():
+        plain = call()
+        with torch.profiler.profile():
+            recorded = call()
+        assert recorded.dtype == plain.dtype and recorded.equal(plain), name
+    if pytorch is not None and dtype.is_floating_point:
+        other = pytorch.tensor(x.float().tolist()).to(getattr(pytorch, str(dtype)[6:]))
+        for name in ("__add__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__eq__"):
+            assert getattr(x, name)(number).float().tolist() == getattr(other, name)(number).float().tolist(), name
+
+
 def test_the_event_tree_knows_them():
     with torch.profiler.profile(record_shapes=True, profile_memory=True) as prof:
         torch.ones(3, dtype=torch.bfloat16).relu()
