@@ -120,6 +120,18 @@ SAID = {
     "torch.result_type(u, i)": "torch.int16",
     "u.bfloat16().numpy()": "TypeError: Got unsupported ScalarType BFloat16",
     "i.numpy().dtype, h.numpy().dtype": "(dtype('int8'), dtype('float16'))",
+    "h.masked_fill(h > 1, 1e6)": "RuntimeError: value cannot be converted to type c10::Half without overflow",
+    "h.masked_fill(h > 1, float('inf'))": "tensor([1., inf, inf, inf], dtype=torch.float16)",
+    "torch.nn.functional.cross_entropy(h[None] / 100, u[:1])": "tensor(2.1758, dtype=torch.float16)",
+    "torch.nn.functional.avg_pool2d(i.reshape(1, 2, 2), 2)": "NotImplementedError: \"avg_pool2d\" not implemented for 'Char'",
+    "[x.dtype for x in torch.native_layer_norm(h, (4,), torch.ones(4), None, 1e-5)]": "[torch.float16, torch.float32, torch.float32]",
+    "[x.dtype for x in torch.native_layer_norm(b, (4,), torch.ones(4).bfloat16(), None, 1e-5)]": "[torch.bfloat16, torch.bfloat16, torch.bfloat16]",
+    "torch.layer_norm(h, (4,), torch.ones(4), torch.ones(4).half())":
+        "RuntimeError: mixed dtype (CPU): expect parameter to have scalar type of Float",
+    "torch.layer_norm(h, (4,), torch.ones(4).half(), torch.ones(4))": "RuntimeError: expected scalar type Half but found Float",
+    "[x.dtype for x in torch.native_batch_norm(h[:, None], None, None, torch.zeros(1), torch.ones(1), True, 0.1, 1e-5)]":
+        "[torch.float16, torch.float32, torch.float32]",
+    "torch.rms_norm(torch.full((4,), 0.01).half(), (4,))": "tensor([0.9995, 0.9995, 0.9995, 0.9995], dtype=torch.float16)",
     "torch.cat([u, i]).dtype": "torch.int16",
     "torch.stack([h, b]).dtype": "torch.float32",
 }
@@ -240,6 +252,21 @@ def test_out_and_in_place_round_once():
         torch.ones(2, dtype=torch.int8).add_(x[:2])
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Byte"):
         torch.sin(x.float(), out=torch.empty(3, dtype=torch.uint8))
+
+
+def test_halves_are_normalised_with_parameters_of_float32():
+    x = torch.randn(6, 4).half().requires_grad_()
+    weight, mean, var = torch.ones(4, requires_grad=True), torch.zeros(4), torch.ones(4)
+    wide = x.detach().float().requires_grad_()
+    for norm in (lambda x, w: torch.nn.functional.layer_norm(x, (4,), w), lambda x, w: torch.nn.functional.batch_norm(x, mean, var, w, training=True)):
+        x.grad = wide.grad = weight.grad = None
+        norm(x, weight).float().pow(2).sum().backward()
+        assert x.grad.dtype == torch.float16 and weight.grad.dtype == torch.float32
+        got = weight.grad
+        weight.grad = None
+        norm(wide, weight).pow(2).sum().backward()
+        assert torch.allclose(got, weight.grad, rtol=1e-2) and torch.allclose(x.grad.float(), wide.grad, atol=2e-2)
+    assert mean.dtype == torch.float32 and mean.abs().sum().item() > 0
 
 
 def test_gradients_are_added_up_in_the_tensors_dtype():
