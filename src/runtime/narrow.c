@@ -67,11 +67,9 @@ static mt_status cast_to(mt_tensor *to, const mt_tensor *from)
     return status;
 }
 
-/* Are numbers and wider operands rounded to the dtype first? Integers are; of the ops on reals, some of PyTorch's are
- * computed with the number as it is. */
-static bool rounds_numbers(const mt__call *call, mt_dtype dtype)
+bool mt__rounds_numbers(const mt__call *call, mt_dtype dtype)
 {
-    if (!mt_dtype_is_real(dtype))
+    if (!mt__is_narrow(dtype) || !mt_dtype_is_real(dtype))
         return true;
     switch (call->op->base) {
     case MT_OP_add:
@@ -102,7 +100,7 @@ static mt_status compute_within(mt__call *call, mt__fn *kernel)
     mt_value args[MT__MAX_ARGS];
     mt_tensor *made[MT__MAX_ARGS] = {NULL};
     mt_status status = MT_OK;
-    bool rounds = rounds_numbers(call, dtype);
+    bool rounds = mt__rounds_numbers(call, dtype);
     for (unsigned i = 0; i < call->op->param_count && status == MT_OK; i++) {
         const mt_value *v = &call->args[i];
         const mt_tensor *t = mt__arg_tensor(call, i);

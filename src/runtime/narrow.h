@@ -47,6 +47,9 @@ static inline const char *mt__asked_dtype(const mt__call *call, unsigned has)
 {
     return mt__scalar_type(call->asked != 0 ? call->asked : has);
 }
+/* Of an elementwise op that computes in dtype: are numbers and wider operands rounded to it first? Integers are; of the
+ * ops on halves, some of PyTorch's are computed with the number as it is. */
+bool mt__rounds_numbers(const mt__call *call, mt_dtype dtype);
 /* Runs the kernel of a call that has. */
 mt_status mt__compute_narrow(mt__call *call, mt__fn *kernel);
 

@@ -120,6 +120,18 @@ SAID = {
     "torch.result_type(u, i)": "torch.int16",
     "u.bfloat16().numpy()": "TypeError: Got unsupported ScalarType BFloat16",
     "i.numpy().dtype, h.numpy().dtype": "(dtype('int8'), dtype('float16'))",
+    "h.masked_fill(h > 1, 1e6)": "RuntimeError: value cannot be converted to type c10::Half without overflow",
+    "h.masked_fill(h > 1, float('inf'))": "tensor([1., inf, inf, inf], dtype=torch.float16)",
+    "torch.nn.functional.cross_entropy(h[None] / 100, u[:1])": "tensor(2.1758, dtype=torch.float16)",
+    "torch.nn.functional.avg_pool2d(i.reshape(1, 2, 2), 2)": "NotImplementedError: \"avg_pool2d\" not implemented for 'Char'",
+    "[x.dtype for x in torch.native_layer_norm(h, (4,), torch.ones(4), None, 1e-5)]": "[torch.float16, torch.float32, torch.float32]",
+    "[x.dtype for x in torch.native_layer_norm(b, (4,), torch.ones(4).bfloat16(), None, 1e-5)]": "[torch.bfloat16, torch.bfloat16, torch.bfloat16]",
+    "torch.layer_norm(h, (4,), torch.ones(4), torch.ones(4).half())":
+        "RuntimeError: mixed dtype (CPU): expect parameter to have scalar type of Float",
+    "torch.layer_norm(h, (4,), torch.ones(4).half(), torch.ones(4))": "RuntimeError: expected scalar type Half but found Float",
+    "[x.dtype for x in torch.native_batch_norm(h[:, None], None, None, torch.zeros(1), torch.ones(1), True, 0.1, 1e-5)]":
+        "[torch.float16, torch.float32, torch.float32]",
+    "torch.rms_norm(torch.full((4,), 0.01).half(), (4,))": "tensor([0.9995, 0.9995, 0.9995, 0.9995], dtype=torch.float16)",
     "torch.cat([u, i]).dtype": "torch.int16",
     "torch.stack([h, b]).dtype": "torch.float32",
 }
@@ -242,6 +254,21 @@ def test_out_and_in_place_round_once():
         torch.sin(x.float(), out=torch.empty(3, dtype=torch.uint8))
 
 
+def test_halves_are_normalised_with_parameters_of_float32():
+    x = torch.randn(6, 4).half().requires_grad_()
+    weight, mean, var = torch.ones(4, requires_grad=True), torch.zeros(4), torch.ones(4)
+    wide = x.detach().float().requires_grad_()
+    for norm in (lambda x, w: torch.nn.functional.layer_norm(x, (4,), w), lambda x, w: torch.nn.functional.batch_norm(x, mean, var, w, training=True)):
+        x.grad = wide.grad = weight.grad = None
+        norm(x, weight).float().pow(2).sum().backward()
+        assert x.grad.dtype == torch.float16 and weight.grad.dtype == torch.float32
+        got = weight.grad
+        weight.grad = None
+        norm(wide, weight).pow(2).sum().backward()
+        assert torch.allclose(got, weight.grad, rtol=1e-2) and torch.allclose(x.grad.float(), wide.grad, atol=2e-2)
+    assert mean.dtype == torch.float32 and mean.abs().sum().item() > 0
+
+
 def test_gradients_are_added_up_in_the_tensors_dtype():
     x = torch.tensor([1.0, 2.0], dtype=torch.bfloat16, requires_grad=True)
     for _ in range(2):
@@ -268,6 +295,26 @@ def test_profiles_name_the_dtypes_and_show_no_more_ops(tmp_path):
     for dtype, name in names.items():
         called, types = ops(dtype)
         assert called == plain[dtype.is_floating_point] and name in types
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_recorded_calls_compute_the_same(dtype):
+    """Of numbers, which become tensors there, halves take what floats hold, as PyTorch's do, in some ops."""
+    x = (torch.arange(1, 65).float() * 0.37).to(dtype)
+    number = 0.1 if dtype.is_floating_point else 3
+    calls = {name: lambda name=name: getattr(x, name)(number) for name in ("__add__", "__sub__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__",
+                                                                   "__lt__", "__eq__")}
+    calls |= {"in place": lambda: x.clone().mul_(number).div_(number) if dtype.is_floating_point else x.clone().mul_(number),
+              "zero dims": lambda: x * torch.tensor(number), "alpha": lambda: torch.add(x, x, alpha=number)}
+    for name, call in calls.items():
+        plain = call()
+        with torch.profiler.profile():
+            recorded = call()
+        assert recorded.dtype == plain.dtype and recorded.equal(plain), name
+    if pytorch is not None and dtype.is_floating_point:
+        other = pytorch.tensor(x.float().tolist()).to(getattr(pytorch, str(dtype)[6:]))
+        for name in ("__add__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__eq__"):
+            assert getattr(x, name)(number).float().tolist() == getattr(other, name)(number).float().tolist(), name
 
 
 def test_the_event_tree_knows_them():

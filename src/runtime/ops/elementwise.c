@@ -5,6 +5,7 @@
  * (bool for comparisons, self's for in-place ops).
  */
 #include "runtime/runtime.h"
+#include <math.h>
 
 #define NO_SUB_TWO                                                                                           \
     "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` " \
@@ -508,6 +509,16 @@ mt_status mt__infer_where(mt__call *call)
     return status == MT_OK ? make_out(call, 3, call->compute) : status;
 }
 
+/* What is too large for a half becomes infinite elsewhere, as in fill_. */
+static mt_status check_fill(const mt_value *v, mt_dtype dtype)
+{
+    double size = fabs(mt__value_number(v));
+    double most = dtype == MT_FLOAT16 ? 65504 : dtype == MT_BFLOAT16 ? 0x1.fep127 : INFINITY;
+    if (size <= most || !isfinite(size))
+        return mt__check_fits(v, dtype);
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow", mt__c_type(dtype));
+}
+
 mt_status mt__infer_masked_fill(mt__call *call)
 {
     const mt_tensor *self = call->args[0].as.tensor, *mask = call->args[1].as.tensor,
@@ -522,12 +533,12 @@ mt_status mt__infer_masked_fill(mt__call *call)
             value->rank);
     mt_status status = MT_OK;
     if (value == NULL) {
-        status = mt__check_fits(&call->args[2], self->dtype);
+        status = check_fill(&call->args[2], self->dtype);
     } else if (mt__is_floating((mt_dtype)value->dtype) && value->device == MTP_DEVICE_CPU) {
         double number;
         status = mt_item(value, &number);
         if (status == MT_OK)
-            status = mt__check_fits(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
+            status = check_fill(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
     }
     call->compute = (mt_dtype)self->dtype;
     return status == MT_OK ? make_out(call, 2, call->compute) : status;
