@@ -484,6 +484,69 @@ static void a_closures_loss_comes_back_and_its_failure_steps_nothing(void **stat
     mt_release(w);
 }
 
+/* --------------------------------------------------------------------------------------- mixed precision */
+
+static void autocast_casts_products_and_keeps_cast_weights(void **state)
+{
+    (void)state;
+    int64_t depth;
+    mt_tensor *m = from((float[]){1, 2, 3, 4}, 2, (int64_t[]){2, 2});
+    assert_mt_ok(mt_set_requires_grad(m, true));
+    mt_memory_stats before = {.size = sizeof before}, now = before;
+    assert_mt_ok(mt_memory(MT_CPU, &before));
+    assert_mt_ok(mt_autocast_enable(0, true));
+    assert_mt_ok(mt_autocast_nest(1, &depth));
+    assert_int_equal(depth, 1);
+    MT_SCOPE
+    {
+        mt_tensor *y = MT(mm, m, m), *z = MT(add, m, m);
+        assert_int_equal(mt_dtype_of(y), MT_BFLOAT16);
+        assert_int_equal(mt_dtype_of(z), MT_FLOAT32);
+        assert_true(mt_requires_grad(y));
+        assert_true(item(MT(sum, y)) == 54);
+    }
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_true(now.allocated > before.allocated); /* the weight, as bfloat16 */
+    assert_mt_ok(mt_autocast_nest(-1, &depth));
+    assert_int_equal(depth, 0);
+    mt_autocast_clear_cache();
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_int_equal(now.allocated, before.allocated);
+    assert_mt_ok(mt_autocast_enable(0, false));
+    MT_SCOPE assert_int_equal(mt_dtype_of(MT(mm, m, m)), MT_FLOAT32);
+    mt_release(m);
+}
+
+static void autocast_without_a_cache_keeps_nothing_and_a_failing_op_fails(void **state)
+{
+    (void)state;
+    mt_tensor *w = vector(1, 2);
+    assert_mt_ok(mt_set_requires_grad(w, true));
+    assert_true(mt_autocast_caches());
+    assert_mt_ok(mt_autocast_set_cache(false));
+    assert_mt_ok(mt_autocast_set_dtype(0, MT_FLOAT16));
+    assert_mt_ok(mt_autocast_enable(0, true));
+    mt_memory_stats before = {.size = sizeof before}, now = before;
+    assert_mt_ok(mt_memory(MT_CPU, &before));
+    MT_SCOPE
+    {
+        mt_tensor *both[] = {w, w};
+        mt_tensor *joined = MT(cat, mt_value_tensors(both, 2)); /* of float32: the widest */
+        assert_int_equal(mt_dtype_of(joined), MT_FLOAT32);
+        assert_null(MT(mm, w, w));
+        assert_int_equal(mt_scope_status(), MT_E_RUNTIME);
+    }
+    assert_true(mt_autocast_enabled(0)); /* still, after the failure */
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_int_equal(now.allocated, before.allocated);
+    assert_mt_ok(mt_autocast_enable(0, false));
+    assert_mt_ok(mt_autocast_set_dtype(0, MT_BFLOAT16));
+    assert_mt_ok(mt_autocast_set_cache(true));
+    assert_int_equal(mt_autocast_enable(7, true), MT_E_VALUE);
+    assert_int_equal(mt_autocast_set_dtype(0, (mt_dtype)77), MT_E_VALUE);
+    mt_release(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +571,8 @@ int main(void)
         TEST(long_chains_need_no_stack),
         TEST(graphs_leave_nothing_behind),
         TEST(a_closures_loss_comes_back_and_its_failure_steps_nothing),
+        TEST(autocast_casts_products_and_keeps_cast_weights),
+        TEST(autocast_without_a_cache_keeps_nothing_and_a_failing_op_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
