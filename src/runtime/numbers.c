@@ -93,7 +93,8 @@ static mt_status compute_converted(mt__call *call)
             continue;
         to[0] = args[i];
         status = mt__call_below(MT_OP_to_dtype, to, MT__COUNT_OF(to), &made[i]);
-        if (mt__rounds_numbers(call, (mt_dtype)to[1].as.i)) /* else what is shown is not what is computed with */
+        if (mt__rounds_numbers(call,
+                               (mt_dtype)to[1].as.i)) /* else what is shown is not what is computed with */
             with[i] = mt_value_tensor(made[i]);
     }
     call->args = with;
