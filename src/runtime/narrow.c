@@ -283,6 +283,28 @@ static mt_status run_wide(pairs *p, mt__call *call, mt__fn *kernel)
     return status;
 }
 
+/* Of [from, to), what rounds to `to` becomes `from`, as in PyTorch. */
+static mt_status leave_upper_end(const mt__call *call)
+{
+    mt_tensor *x = call->outs[0], *ends = NULL, *filled = NULL;
+    mt_dtype dtype = (mt_dtype)x->dtype;
+    mt_value args[] = {mt_value_tensor(x), rounded(&call->args[2], dtype)};
+    mt__call find = {
+        .op = &mt__ops[MT_OP_eq], .args = args, .outs = &ends, .out_count = 1, .device = x->device};
+    mt_status status = mt__compute(&find);
+    mt_value fill[] = {mt_value_tensor(x), mt_value_tensor(ends), rounded(&call->args[1], dtype)};
+    mt__call put = {.op = &mt__ops[MT_OP_masked_fill_],
+                    .args = fill,
+                    .outs = &filled,
+                    .out_count = 1,
+                    .device = x->device};
+    if (status == MT_OK)
+        status = mt__compute(&put);
+    mt_release(filled);
+    mt_release(ends);
+    return status;
+}
+
 static mt_status compute_apart(mt__call *call, mt__fn *kernel)
 {
     pairs p;
@@ -299,6 +321,9 @@ static mt_status compute_apart(mt__call *call, mt__fn *kernel)
             *mt__version(p.items[i].narrow) += *mt__version(p.items[i].wide); /* what the kernel counted */
         }
     pairs_fini(&p);
+    if (call->op->id == MT_OP_uniform_ && status == MT_OK &&
+        mt__arg_number(call, 1) < mt__arg_number(call, 2))
+        status = leave_upper_end(call);
     return status;
 }
 

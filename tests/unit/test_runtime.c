@@ -54,6 +54,38 @@ static void memory_is_counted_and_comes_back(void **state)
     assert_true(stats.reserved + (4 << 20) <= held);
 }
 
+static void narrow_elements_are_read_and_written_as_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        mt_dtype dtype;
+        double in, out;
+        uint16_t bits;
+    } cases[] = {{MT_FLOAT16, 65519, 65504, 0x7bff},
+                 {MT_FLOAT16, 0x1p-24, 0x1p-24, 1},
+                 {MT_BFLOAT16, 0.1, 0x1.9ap-4, 0x3dcd},
+                 {MT_UINT8, 300, 44, 44},
+                 {MT_INT8, 200, -56, 0xc8},
+                 {MT_INT16, -3.9, -3, 0xfffd}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint16_t bits = 0;
+        mt_element_set(&bits, cases[i].dtype, mt_value_float(cases[i].in));
+        assert_int_equal(bits, cases[i].bits);
+        mt_value v = mt_element(&bits, cases[i].dtype);
+        assert_true((v.kind == MT_FLOAT ? v.as.f : (double)v.as.i) == cases[i].out);
+    }
+    assert_int_equal(mt_promote_types(MT_UINT8, MT_INT8), MT_INT16);
+    assert_int_equal(mt_promote_types(MT_FLOAT16, MT_BFLOAT16), MT_FLOAT32);
+    assert_int_equal(mt_promote_types(MT_INT64, MT_FLOAT16), MT_FLOAT16);
+    MT_SCOPE
+    {
+        mt_tensor *x = MT(full, MT_SHAPE(3), 1.5, (int64_t)MT_BFLOAT16);
+        double sum;
+        assert_mt_ok(mt_item(MT(sum, MT(mul, x, x)), &sum));
+        assert_true(sum == 6.75);
+    }
+}
+
 static void borrowed_memory_is_given_back_once(void **state)
 {
     (void)state;
@@ -553,6 +585,7 @@ int main(void)
         TEST(a_tensor_knows_its_shape),
         TEST(impossible_shapes_are_refused),
         TEST(memory_is_counted_and_comes_back),
+        TEST(narrow_elements_are_read_and_written_as_numbers),
         TEST(borrowed_memory_is_given_back_once),
         TEST(wrong_arguments_are_named),
         TEST(shapes_that_do_not_fit_say_both),
