@@ -36,6 +36,11 @@ def infinite(made):
     return any(a.memory.dtype.kind == "f" and bool(np.any(np.isinf(a.memory))) for a in _arrays(made))
 
 
+def infinite_or_nan(made):
+    """an element is infinite or nan"""
+    return infinite(made) or has_nan(made)
+
+
 def has_nan(made):
     """an element is nan"""
     return any(a.memory.dtype.kind == "f" and bool(np.any(np.isnan(a.memory))) for a in _arrays(made))
@@ -258,8 +263,8 @@ CALLS = [
      "An input that broadcasts against its target: both libraries' functional form refuses it. aten lets it pass until backward, ours never."),
     ("binary_cross_entropy_with_logits", "call: only theirs fails", "broadcast shape",
      "A weight of more dims than the input: PyTorch multiplies in place, which cannot grow; ours gives the broadcast shape."),
-    ("convolution conv1d conv2d", "values of result", infinite,
-     "Infinite weights: we pad the input with zeros and multiply them, which is nan; PyTorch's kernel leaves the padding out."),
+    ("convolution conv1d conv2d", "values of result", infinite_or_nan,
+     "Infinite weights, or nan: we pad the input with zeros and multiply them, which is nan; PyTorch's kernel leaves the padding out."),
     ("lerp lerp_", "values of result", odd_values,
      "PyTorch chooses one of two formulas by the size of the weight for the whole vector, we by element: with 1e30 one of them overflows."),
     ("lerp lerp_", ("fails at call", "call: only ours fails"), "lerp_kernel",
