@@ -57,11 +57,13 @@ MT_API const char *mt_last_error(void);
 
 /* ------------------------------------------------------------------------------------ dtypes and devices */
 
-/* All that is to know about a dtype, by kind and in promotion order:
+/* All that is to know about a dtype, by kind:
  * X(symbol, C type, value, name, other name, PyTorch's ScalarType, its number, its C++ type, format)
  *   symbol  of MT_##symbol and of the profiler's MTP_##symbol
- *   format  of Python's buffers
- * Kernels are chosen by such lists too: a dtype is a row here and the code that its C type needs. */
+ *   format  of Python's buffers; "": they have none
+ * Kernels are chosen by such lists too: a dtype is a row here and the code that its C type needs. The dtypes of the
+ * NARROW lists are stored, moved and cast; kernels compute with them in MT_INT32 or MT_FLOAT32, and round once
+ * (src/runtime/narrow.h). C has no type for the two halves: theirs holds the bits. Values are ABI: append only. */
 #define MT_DTYPES_TRUTH(X) X(BOOL, bool, 0, "bool", "bool", "Bool", 11, "bool", "?")
 #define MT_DTYPES_WHOLE(X)                                                                                   \
     X(INT32, int32_t, 1, "int32", "int", "Int", 3, "int", "i")                                               \
@@ -69,7 +71,16 @@ MT_API const char *mt_last_error(void);
 #define MT_DTYPES_REAL(X)                                                                                    \
     X(FLOAT32, float, 3, "float32", "float", "Float", 6, "float", "f")                                       \
     X(FLOAT64, double, 4, "float64", "double", "Double", 7, "double", "d")
-#define MT_DTYPE_LIST(X) MT_DTYPES_TRUTH(X) MT_DTYPES_WHOLE(X) MT_DTYPES_REAL(X)
+#define MT_DTYPES_NARROW_WHOLE(X)                                                                            \
+    X(UINT8, uint8_t, 5, "uint8", "uint8", "Byte", 0, "unsigned char", "B")                                  \
+    X(INT8, int8_t, 6, "int8", "int8", "Char", 1, "signed char", "b")                                        \
+    X(INT16, int16_t, 7, "int16", "short", "Short", 2, "short int", "h")
+#define MT_DTYPES_NARROW_REAL(X)                                                                             \
+    X(FLOAT16, uint16_t, 8, "float16", "half", "Half", 5, "c10::Half", "e")                                  \
+    X(BFLOAT16, uint16_t, 9, "bfloat16", "bfloat16", "BFloat16", 15, "c10::BFloat16", "")
+#define MT_DTYPES_WIDE(X) MT_DTYPES_TRUTH(X) MT_DTYPES_WHOLE(X) MT_DTYPES_REAL(X)
+#define MT_DTYPES_NARROW(X) MT_DTYPES_NARROW_WHOLE(X) MT_DTYPES_NARROW_REAL(X)
+#define MT_DTYPE_LIST(X) MT_DTYPES_WIDE(X) MT_DTYPES_NARROW(X)
 #define X(sym, type, value, ...) MT_##sym = (value),
 typedef enum mt_dtype {
     MT_DTYPE_LIST(X) MT_DTYPES
@@ -87,8 +98,9 @@ typedef struct mt_dtype_info { /* a row of the list */
 MT_API const mt_dtype_info *mt_dtype_describe(mt_dtype dtype);
 #define X(sym, ...) | 1u << MT_##sym
 enum { /* bits */
-    MT_WHOLE_DTYPES = 0 MT_DTYPES_WHOLE(X),
-    MT_REAL_DTYPES = 0 MT_DTYPES_REAL(X)
+    MT_WHOLE_DTYPES = 0 MT_DTYPES_WHOLE(X) MT_DTYPES_NARROW_WHOLE(X),
+    MT_REAL_DTYPES = 0 MT_DTYPES_REAL(X) MT_DTYPES_NARROW_REAL(X),
+    MT_NARROW_DTYPES = 0 MT_DTYPES_NARROW(X)
 };
 #undef X
 static inline mt_dtype_kind mt_dtype_kind_of(mt_dtype dtype)
@@ -104,6 +116,7 @@ static inline bool mt_dtype_is_real(mt_dtype dtype) /* a float */
 MT_API const char *mt_dtype_name(mt_dtype dtype); /* "float32" */
 MT_API size_t mt_dtype_bytes(mt_dtype dtype);
 MT_API bool mt_dtype_parse(const char *text, mt_dtype *out);
+MT_API mt_dtype mt_promote_types(mt_dtype a, mt_dtype b); /* that holds the numbers of both */
 
 /* A type and an index, like the profiler's mtp_device. */
 typedef uint32_t mt_device;
@@ -487,6 +500,21 @@ MT_API mt_tensor *mt_node_leaf(const mt_node *node); /* borrowed: whose gradient
 MT_API mt_node *mt_node_retain(mt_node *node);
 MT_API void mt_node_release(mt_node *node);
 
+/* ------------------------------------------------------------------------------------------- mixed precision */
+
+/* While it is on for a device type, of this thread, matrix products and convolutions compute in a narrow dtype (initially
+ * bfloat16 on the CPU, float16 on accelerators), ops that need the range or the digits in float32; PyTorch's lists.
+ * Casts of weights (float32 leaves that require a gradient) are kept until mt_autocast_clear_cache(): call it when the
+ * outermost region ends. */
+MT_API bool mt_autocast_enabled(unsigned device_type); /* 0: CPU, 1: accelerators */
+MT_API mt_status mt_autocast_enable(unsigned device_type, bool on);
+MT_API mt_dtype mt_autocast_dtype(unsigned device_type);
+MT_API mt_status mt_autocast_set_dtype(unsigned device_type, mt_dtype dtype);
+MT_API bool mt_autocast_caches(void); /* initially true */
+MT_API mt_status mt_autocast_set_cache(bool on);
+MT_API mt_status mt_autocast_nest(int by, int64_t *depth); /* counts regions: by is 1 or -1 */
+MT_API void mt_autocast_clear_cache(void);
+
 /* ------------------------------------------------------------------------------------- for language bindings */
 
 MT_API void *mt_python(const mt_tensor *t); /* its Python object, borrowed; NULL: none */
@@ -498,6 +526,9 @@ MT_API mt_dtype mt_default_dtype(void);          /* of floats; initially float32
 MT_API mt_status mt_set_default_dtype(mt_dtype dtype); /* a floating one */
 MT_API mt_device mt_default_device(void);              /* of factory ops on this thread; initially the CPU */
 MT_API mt_status mt_set_default_device(mt_device device); /* MT_E_RUNTIME: no such device */
+/* The element of a dtype at an address, as a number; and the number as such an element, rounded or cut off. */
+MT_API mt_value mt_element(const void *at, mt_dtype dtype);
+MT_API void mt_element_set(void *at, mt_dtype dtype, mt_value number);
 /* t becomes an alias of the data of `from` and keeps its place in the graph; same dtype where a graph needs
  * it. */
 MT_API mt_status mt_set_data(mt_tensor *t, const mt_tensor *from);

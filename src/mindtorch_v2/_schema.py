@@ -18,6 +18,10 @@ _TEXTS = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryForma
 _OPERANDS = {
     "Tensor": {(False,): "Tensor", (True,): "Scalar"},
     "Scalar": {(False,): "Tensor", (True,): "Scalar"},
+    "Tensor_mode": {(False,): "Tensor_mode", (True,): "Scalar_mode"},
+    "out_mode": {(False,): "out_mode"},
+    "reduce": {(False,): "reduce", (True,): "value_reduce"},
+    "reduce_out": {(False,): "reduce_out", (True,): "value_reduce_out"},
     "": {(False,): "", (True,): "Scalar"},
     "src": {(False,): "src", (True,): "value"},
     "out": {(False,): "out", (True,): "Scalar_out"},

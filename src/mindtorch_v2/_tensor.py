@@ -2,7 +2,7 @@
 import builtins
 
 from mindtorch_v2 import _C, _functions, autograd
-from mindtorch_v2._functions import spread
+from mindtorch_v2._functions import numpy_names, spread
 from mindtorch_v2._names import is_method
 from mindtorch_v2._tensor_str import tensor_str
 
@@ -143,7 +143,8 @@ def _rebuild(kind, data, shape, dtype, device, requires_grad):
 def __reduce_ex__(self, protocol):
     if not self.is_leaf:
         raise RuntimeError("only leaf tensors can be pickled: use detach()")
-    data = bytes(memoryview(self.detach().cpu().contiguous()).cast("B")) if self.numel() else b""
+    t = self.detach().cpu().contiguous()
+    data = bytes(memoryview(t._as(_C.int16) if self.dtype == _C.bfloat16 else t).cast("B")) if self.numel() else b""
     state = (self.__class__, data, tuple(self.shape), self.dtype, self.device, self.requires_grad)
     return (_rebuild, state, self.__dict__) if self.__dict__ else (_rebuild, state)
 
@@ -166,13 +167,13 @@ def _size(size):
 
 
 @_method
-def new_empty(self, *size, dtype=None, device=None, requires_grad=False):
-    return ops.empty(_size(size), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+def new_empty(self, *shape, size=None, dtype=None, device=None, requires_grad=False):
+    return ops.empty(_size(shape or (size,)), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
 @_method
-def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
-    return ops.ones(_size(size), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+def new_ones(self, *shape, size=None, dtype=None, device=None, requires_grad=False):
+    return ops.ones(_size(shape or (size,)), dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
 @_method
@@ -182,16 +183,19 @@ def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=F
 
 
 @_method
+@numpy_names
 def var(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return spread(ops.var, self, dim, unbiased, keepdim, correction)
 
 
 @_method
+@numpy_names
 def std(self, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return spread(ops.std, self, dim, unbiased, keepdim, correction)
 
 
 @_method
+@numpy_names
 def reshape_as(self, other):
     return self.reshape(other.shape)
 
@@ -217,11 +221,13 @@ def nonzero(self, *, as_tuple=False):
 
 
 @_method
+@numpy_names
 def sort(self, dim=-1, descending=False, *, stable=True):
     return ops.sort(self, dim, descending)
 
 
 @_method
+@numpy_names
 def argsort(self, dim=-1, descending=False, *, stable=True):
     return ops.argsort(self, dim, descending)
 
@@ -237,7 +243,7 @@ def is_signed(self):
 
 
 @_method
-def is_pinned(self):
+def is_pinned(self, device=None):
     return False
 
 
@@ -247,6 +253,7 @@ def get_device(self):
 
 
 @_method
+@numpy_names
 def equal(self, other):
     """Same shape and the same elements?"""
     if not isinstance(other, Tensor):
@@ -255,8 +262,16 @@ def equal(self, other):
 
 
 @_method
+@numpy_names
 def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
+
+@_method
+@numpy_names
+def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """The p-norm of all elements, or along dims."""
+    return _functions.norm(self, p, dim, keepdim, dtype=dtype)
 
 
 @_method

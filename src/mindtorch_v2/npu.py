@@ -3,6 +3,7 @@
 MINDTORCH_OPENCL_PLATFORM and MINDTORCH_OPENCL_DEVICE select the device, by number or part of its name; without them
 a GPU is preferred. If there is no device, is_available() is False, and errors say how to get one.
 """
+import importlib
 import threading
 from types import SimpleNamespace
 
@@ -248,3 +249,18 @@ class device:
 
     def __exit__(self, *unused):
         set_device(self._before)
+
+
+def is_bf16_supported(including_emulation=True):
+    """bfloat16 is stored, and computed in float32."""
+    return True
+
+
+def get_amp_supported_dtype():
+    return [_C.float16, _C.bfloat16]
+
+
+def __getattr__(name):
+    if name == "amp":
+        return importlib.import_module("mindtorch_v2.amp.spellings").cuda
+    raise AttributeError(f"module 'mindtorch_v2.npu' has no attribute {name!r}")

@@ -115,7 +115,7 @@ def _drawing(op):
     return draw
 
 
-_FUNCTIONS = {name: _drawing(getattr(ops, name)) for name in ("bernoulli", "multinomial", "rand", "randint", "randn", "randperm")}
-_METHODS = {name: _drawing(getattr(_C.Tensor, name)) for name in ("bernoulli_", "multinomial", "normal_", "random_", "uniform_")}
+_FUNCTIONS = {name: _drawing(getattr(ops, name)) for name in ("bernoulli", "multinomial", "rand", "rand_like", "randint", "randn", "randn_like", "randperm")}
+_METHODS = {name: _drawing(getattr(_C.Tensor, name)) for name in ("bernoulli", "bernoulli_", "multinomial", "normal_", "random_", "uniform_")}
 for _name, _method in _METHODS.items():
     setattr(_C.Tensor, _name, _method)

@@ -119,6 +119,7 @@ PyObject *mtpy_node_object(mt_node *node); /* NULL becomes None */
 extern PyMethodDef mtpy_autograd_functions[];
 extern PyMethodDef mtpy_npu_functions[];           /* npu.c */
 extern PyMethodDef mtpy_dispatch_mode_functions[]; /* dispatch_mode.c */
+extern PyMethodDef mtpy_autocast_functions[];      /* autocast.c */
 /* For the garbage collector. */
 int mtpy_hooks_traverse(mt_tensor *t, visitproc visit, void *arg);
 

@@ -139,16 +139,21 @@ static const struct {
     {MT_OP_xlogy, false, true},
 };
 
-/* Which operand the argument is: 0 or 1; -1: neither. */
+/* Which operand the argument is: 0 or 1; -1: neither. A method's self is the first one. */
 static int operand_at(const mtpy_args *a, Py_ssize_t i)
 {
+    int first = a->self != NULL;
     if (i < a->count)
-        return i < 2 ? (int)i : -1;
+        return i + first < 2 ? (int)i + first : -1;
     PyObject *name = PyTuple_GET_ITEM(a->names, i - a->count);
     if (PyUnicode_CompareWithASCIIString(name, "input") == 0 ||
-        PyUnicode_CompareWithASCIIString(name, "self") == 0)
+        PyUnicode_CompareWithASCIIString(name, "self") == 0 ||
+        PyUnicode_CompareWithASCIIString(name, "x") == 0)
         return 0;
-    return PyUnicode_CompareWithASCIIString(name, "other") == 0 ? 1 : -1;
+    return PyUnicode_CompareWithASCIIString(name, "other") == 0 ||
+                   PyUnicode_CompareWithASCIIString(name, "x2") == 0
+               ? 1
+               : -1;
 }
 
 /* Retries with numbers converted to tensors, if this op allows it. Returns like try_overloads. */
@@ -159,9 +164,9 @@ static int try_numbers(mt_op_id first, const mtpy_args *a, mtpy_mismatch *m, PyO
     size_t row = 0;
     while (row < COUNT_OF(of_numbers) && of_numbers[row].op != first)
         row++;
-    if (row == COUNT_OF(of_numbers) || a->self != NULL || total > PARSE_ARGS)
+    if (row == COUNT_OF(of_numbers) || (a->self != NULL && !of_numbers[row].second) || total > PARSE_ARGS)
         return 0;
-    const mt_tensor *beside = NULL;
+    const mt_tensor *beside = a->self != NULL ? mtpy_tensor_of(a->self) : NULL;
     for (Py_ssize_t i = 0; i < total; i++) {
         int k = operand_at(a, i);
         args[i] = a->args[i];
@@ -181,7 +186,7 @@ static int try_numbers(mt_op_id first, const mtpy_args *a, mtpy_mismatch *m, PyO
             else if (wanted[k])
                 tried = -1;
         }
-        mtpy_args with = {NULL, args, a->count, a->names};
+        mtpy_args with = {a->self, args, a->count, a->names};
         if (tried == 0)
             tried = try_overloads(&sets[first], &with, m, made);
     }

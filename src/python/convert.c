@@ -112,14 +112,17 @@ int mtpy_item_value(mt_tensor *t, mt_value *out)
     return 1;
 }
 
+static PyObject *number_object(const mt_value *v)
+{
+    return v->kind == MT_FLOAT   ? PyFloat_FromDouble(v->as.f)
+           : v->kind == MT_TRUTH ? PyBool_FromLong(v->as.i != 0)
+                                 : PyLong_FromLongLong(v->as.i);
+}
+
 PyObject *mtpy_item(mt_tensor *t)
 {
     mt_value v;
-    if (mtpy_item_value(t, &v) < 0)
-        return NULL;
-    return v.kind == MT_FLOAT   ? PyFloat_FromDouble(v.as.f)
-           : v.kind == MT_TRUTH ? PyBool_FromLong(v.as.i != 0)
-                                : PyLong_FromLongLong(v.as.i);
+    return mtpy_item_value(t, &v) < 0 ? NULL : number_object(&v);
 }
 
 /* -------------------------------------------------------------------------------------------- from lists */
@@ -184,7 +187,7 @@ static int survey(PyObject *o, int depth, plan *p)
                          Py_TYPE(o)->tp_name);
             return -1;
         }
-        p->dtype = dtype > p->dtype ? dtype : p->dtype;
+        p->dtype = p->dtype >= 0 ? (int)mt_promote_types((mt_dtype)p->dtype, (mt_dtype)dtype) : dtype;
         return 0;
     }
     if (depth == MT_MAX_RANK || Py_EnterRecursiveCall(" while creating a tensor from a list")) {
@@ -223,6 +226,14 @@ static int does_not_fit(mt_dtype dtype)
     return -1;
 }
 
+/* A negative number wraps around in a dtype without sign, as in PyTorch. */
+static bool holds(mt_dtype dtype, int64_t i)
+{
+    size_t bits = 8 * mt_dtype_bytes(dtype);
+    int64_t most = dtype == MT_UINT8 ? UINT8_MAX : INT64_MAX >> (64 - bits);
+    return i <= most && i >= -most - (dtype != MT_UINT8);
+}
+
 static int store(PyObject *o, mt_dtype dtype, void *to)
 {
     mt_value v = mt_value_none(NULL);
@@ -241,28 +252,10 @@ static int store(PyObject *o, mt_dtype dtype, void *to)
     double f = v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
     bool fits_long = v.kind != MT_FLOAT || (f >= -0x1p63 && f < 0x1p63);
     int64_t i = v.kind != MT_FLOAT ? v.as.i : fits_long ? (int64_t)f : 0;
-    switch (dtype) {
-#define TRUTH(sym, type, ...)                                                                                \
-    case MT_##sym:                                                                                           \
-        *(type *)to = v.kind == MT_FLOAT ? f != 0 : i != 0;                                                  \
-        return 0;
-#define WHOLE(sym, type, ...)                                                                                \
-    case MT_##sym:                                                                                           \
-        *(type *)to = (type)i;                                                                               \
-        return fits_long && (type)i == i ? 0 : does_not_fit(dtype);
-#define REAL(sym, type, ...)                                                                                 \
-    case MT_##sym:                                                                                           \
-        *(type *)to = (type)f;                                                                               \
-        return 0;
-        MT_DTYPES_TRUTH(TRUTH)
-        MT_DTYPES_WHOLE(WHOLE)
-        MT_DTYPES_REAL(REAL)
-#undef TRUTH
-#undef WHOLE
-#undef REAL
-    default:
-        return -1;
-    }
+    if (mt_dtype_kind_of(dtype) == MT_KIND_WHOLE && (!fits_long || !holds(dtype, i)))
+        return does_not_fit(dtype);
+    mt_element_set(to, dtype, mt_dtype_kind_of(dtype) == MT_KIND_WHOLE ? mt_value_int(i) : v);
+    return 0;
 }
 
 typedef struct writer {
@@ -330,10 +323,11 @@ static bool dtype_of_format(const Py_buffer *b, mt_dtype *out)
         f++;
     if (f[0] == 0 || f[1] != 0)
         return false;
-    bool whole = strchr("ilq", *f) != NULL; /* which of these depends on the platform */
+    bool whole = strchr("bhilq", *f) != NULL; /* which of the last depends on the platform */
     for (unsigned i = 0; i < MT_DTYPES; i++) {
         const mt_dtype_info *info = mt_dtype_describe((mt_dtype)i);
-        if (info->bytes == b->itemsize && (whole ? info->kind == MT_KIND_WHOLE : *f == *info->format)) {
+        if (info->bytes == b->itemsize &&
+            (whole ? info->kind == MT_KIND_WHOLE && *info->format != 'B' : *f == *info->format)) {
             *out = (mt_dtype)i;
             return true;
         }
@@ -357,8 +351,8 @@ static int check_buffer(const Py_buffer *b, mt_dtype *dtype, int64_t *strides)
     if (!dtype_of_format(b, dtype)) {
         PyErr_Format(PyExc_TypeError,
                      "can't convert an array of format '%s' (%zd bytes each). The only supported types are: "
-                     "float64, float32, "
-                     "int64, int32, and bool.",
+                     "float64, float32, float16, "
+                     "int64, int32, int16, int8, uint8, and bool.",
                      b->format != NULL ? b->format : "B", b->itemsize);
         return -1;
     }
@@ -588,23 +582,8 @@ PyMethodDef mtpy_convert_functions[] = {
 
 static PyObject *element(const char *at, mt_dtype dtype)
 {
-    switch (dtype) {
-#define X(sym, type, ...)                                                                                    \
-    case MT_##sym:                                                                                           \
-        return MAKE(*(const type *)at);
-#define MAKE(x) PyBool_FromLong(x)
-        MT_DTYPES_TRUTH(X)
-#undef MAKE
-#define MAKE(x) PyLong_FromLongLong(x)
-        MT_DTYPES_WHOLE(X)
-#undef MAKE
-#define MAKE(x) PyFloat_FromDouble((double)(x))
-        MT_DTYPES_REAL(X)
-#undef MAKE
-#undef X
-    default:
-        Py_RETURN_NONE;
-    }
+    mt_value v = mt_element(at, dtype);
+    return number_object(&v);
 }
 
 static PyObject *list_of(const mt_tensor *t, int dim, const char *at)
@@ -648,6 +627,11 @@ int mtpy_getbuffer(PyObject *self, Py_buffer *view, int flags)
     }
     if (mt_requires_grad(t)) { /* NumPy's functions would take its numbers and lose its gradient */
         PyErr_SetString(PyExc_BufferError, "a Tensor that requires grad has no buffer: use Tensor.detach()");
+        return -1;
+    }
+    if (*mt_dtype_describe(mt_dtype_of(t))->format == 0) {
+        PyErr_Format(PyExc_BufferError, "a tensor of %s has no buffer: no format stands for it",
+                     mt_dtype_name(mt_dtype_of(t)));
         return -1;
     }
     if (!(flags & PyBUF_STRIDES) && !mt_is_contiguous(t)) {
@@ -702,6 +686,11 @@ PyObject *mtpy_numpy(PyObject *self)
         PyErr_SetString(
             PyExc_RuntimeError,
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+        return NULL;
+    }
+    if (*mt_dtype_describe(mt_dtype_of(t))->format == 0) {
+        PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
+                     mt_dtype_describe(mt_dtype_of(t))->scalar_type);
         return NULL;
     }
     PyObject *numpy = PyImport_ImportModule("numpy"), *view = PyMemoryView_FromObject(self), *array = NULL;

@@ -45,7 +45,8 @@ static PyObject *is_complex(PyObject *self, void *unused)
     Py_RETURN_FALSE;
 }
 
-MTPY_GETTER(is_signed, PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL))
+MTPY_GETTER(is_signed, PyBool_FromLong(((dtype_object *)self)->dtype != MT_BOOL &&
+                                       ((dtype_object *)self)->dtype != MT_UINT8))
 
 /* "Float", as in torch.FloatTensor */
 MTPY_GETTER(scalar_type, PyUnicode_FromString(mt_dtype_describe(((dtype_object *)self)->dtype)->scalar_type))

@@ -101,10 +101,24 @@ static int by_none(walk *w)
     return 0;
 }
 
+/* uint8 was PyTorch's bool once. */
+static bool is_mask(const mt_tensor *t)
+{
+    return mt_dtype_of(t) == MT_BOOL || mt_dtype_of(t) == MT_UINT8;
+}
+
 /* Takes index. */
 static int by_tensor(walk *w, mt_tensor *index, int rank)
 {
-    int covers = mt_dtype_of(index) == MT_BOOL ? mt_rank(index) : 1;
+    if (mt_dtype_of(index) == MT_UINT8 &&
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            1) < 0) {
+        mt_release(index);
+        return -1;
+    }
+    int covers = is_mask(index) ? mt_rank(index) : 1;
     if (mt_dtype_is_real(mt_dtype_of(index))) {
         mt_release(index);
         PyErr_SetString(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors");
@@ -167,7 +181,7 @@ static int uses(PyObject *o)
 {
     if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o))
         return 0;
-    if (mtpy_is_tensor(o) && mt_dtype_of(mtpy_tensor_of(o)) == MT_BOOL)
+    if (mtpy_is_tensor(o) && is_mask(mtpy_tensor_of(o)))
         return mt_rank(mtpy_tensor_of(o));
     return 1;
 }
@@ -188,7 +202,7 @@ static int by_item(walk *w, PyObject *o, int used, int rank)
     }
     if (mtpy_is_tensor(o)) {
         mt_tensor *t = mtpy_tensor_of(o);
-        if (mt_rank(t) == 0 && mt_dtype_of(t) == MT_BOOL) {
+        if (mt_rank(t) == 0 && is_mask(t)) {
             int64_t truth;
             mt_status status = mt_item_int(t, &truth);
             if (status != MT_OK) {

@@ -270,6 +270,7 @@ PyMODINIT_FUNC PyInit__C(void)
         PyModule_AddFunctions(module, mtpy_convert_functions) < 0 || mtpy_errors_init(module) < 0 ||
         PyModule_AddFunctions(module, mtpy_npu_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_dispatch_mode_functions) < 0 ||
+        PyModule_AddFunctions(module, mtpy_autocast_functions) < 0 ||
         PyModule_AddFunctions(module, mtpy_autograd_functions) < 0 || mtpy_dtype_init(module) < 0 ||
         mtpy_device_init(module) < 0 || mtpy_size_init(module) < 0 || mtpy_tensor_type_init(module) < 0 ||
         mtpy_autograd_init(module) < 0 || mtpy_call_init(module) < 0 || add_tensor_reader(module) < 0) {

@@ -214,27 +214,46 @@ int mtpy_self_param(mt_op_id op)
     return -1;
 }
 
-/* The parameter of a keyword; -1: none. Accepts PyTorch's `input` for self, and NumPy's axis and keepdims. */
-static int find_param(const mt_param *params, unsigned count, const char *name)
+static int find_exactly(const mt_param *params, unsigned count, const char *name)
 {
-    static const struct {
-        const char *said, *meant;
-    } others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}};
     size_t n = strlen(name);
     for (unsigned i = 0; i < count; i++)
         if (params[i].name_length == n && memcmp(params[i].name, name, n) == 0)
             return (int)i;
-    for (unsigned i = 0; i < COUNT_OF(others); i++)
-        if (strcmp(name, others[i].said) == 0)
-            return find_param(params, count, others[i].meant);
     return -1;
+}
+
+/* The parameter of a keyword; -1: none. Accepts PyTorch's `input` for self, and the names that it takes from NumPy. */
+static int find_param(mt_op_id op, const mt_param *params, unsigned count, const char *name)
+{
+    static const struct {
+        const char *said, *meant;
+    } others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "self"},
+                  {"x", "input"},    {"x1", "self"},  {"a", "self"},           {"x2", "other"}};
+    static const struct {
+        mt_op_id op;
+        const char *said, *meant;
+    } own[] = {{MT_OP_copy_, "other", "src"},      {MT_OP_copy_, "x2", "src"},
+               {MT_OP_scatter, "value", "src"},    {MT_OP_scatter_reduce, "value", "src"},
+               {MT_OP_transpose, "axis0", "dim0"}, {MT_OP_transpose, "axis1", "dim1"}};
+    int found = find_exactly(params, count, name);
+    for (unsigned i = 0; i < COUNT_OF(own) && found < 0; i++)
+        if ((own[i].op == op || (mt_op_id)(own[i].op + 1) == op) && strcmp(name, own[i].said) == 0)
+            found = find_exactly(params, count, own[i].meant);
+    for (unsigned i = 0; i < COUNT_OF(others) && found < 0; i++)
+        if (strcmp(name, others[i].said) == 0)
+            found = find_exactly(params, count, others[i].meant);
+    return found;
 }
 
 /* Keywords of factory functions that are not parameters of the op. */
 static int creation_keyword(const mt_param *params, unsigned count, const char *name, PyObject *o,
                             mtpy_parse *p)
 {
-    if (count == 0 || params[count - 1].type != MT_TYPE_DEVICE || !params[count - 1].keyword_only)
+    unsigned at = 0;
+    while (at < count && !(params[at].type == MT_TYPE_DEVICE && params[at].keyword_only))
+        at++;
+    if (at == count)
         return 0;
     if (strcmp(name, "requires_grad") == 0 && PyBool_Check(o)) {
         p->requires_grad = o == Py_True;
@@ -280,7 +299,7 @@ static int parse_keywords(mt_op_id op, const mt_param *params, unsigned count, c
         const char *name = PyUnicode_AsUTF8(key);
         if (name == NULL)
             return -1;
-        int i = find_param(params, count, name);
+        int i = find_param(op, params, count, name);
         if (i < 0) {
             int taken = out_keyword(op, a, name, o, p);
             if (taken > 0 || (taken == 0 && creation_keyword(params, count, name, o, p)))

@@ -22,7 +22,8 @@ static PyObject *one_of(const char *name, PyObject *self, const int64_t *numbers
     if (!*asked)
         return NULL;
     if (total > 1 || (names != NULL && PyTuple_GET_SIZE(names) == 1 &&
-                      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "dim") != 0)) {
+                      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "dim") != 0 &&
+                      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") != 0)) {
         PyErr_Format(PyExc_TypeError, "%s() takes one argument, dim", name);
         return NULL;
     }
@@ -64,7 +65,45 @@ static PyObject *stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
 
 MTPY_NOARGS(dim, PyLong_FromLong(mt_rank(SELF)))
 MTPY_NOARGS(numel, PyLong_FromLongLong(mt_numel(SELF)))
-MTPY_NOARGS(is_contiguous, PyBool_FromLong(mt_is_contiguous(SELF)))
+
+/* Do the channels of images lie together? PyTorch's memory format channels_last. */
+static bool channels_are_last(const mt_tensor *t)
+{
+    static const int order[] = {1, 3, 2, 0};
+    const int64_t *dims = mt_dims(t), *strides = mt_strides(t);
+    int64_t step = 1;
+    for (int i = 0; i < 4; i++) {
+        if (mt_rank(t) != 4 || (dims[order[i]] != 1 && strides[order[i]] != step))
+            return false;
+        step *= dims[order[i]];
+    }
+    return true;
+}
+
+/* The argument memory_format, as PyTorch numbers it; -1: another argument. */
+static int format_argument(const char *name, PyObject *args, PyObject *names, int64_t *format)
+{
+    static char *keywords[] = {"memory_format", NULL};
+    char text[64];
+    PyObject *given = Py_None;
+    PyOS_snprintf(text, sizeof text, "|O:%s", name);
+    if (!PyArg_ParseTupleAndKeywords(args, names, text, keywords, &given))
+        return -1;
+    if (given == Py_None || mtpy_index(given, format) > 0)
+        return 0;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s",
+                     name, Py_TYPE(given)->tp_name);
+    return -1;
+}
+
+static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *names)
+{
+    int64_t format = 0;
+    if (format_argument("is_contiguous", args, names, &format) < 0)
+        return NULL;
+    return PyBool_FromLong(format == 2 ? channels_are_last(SELF) : mt_is_contiguous(SELF));
+}
 MTPY_NOARGS(is_floating_point, PyBool_FromLong(mt_dtype_is_real(mt_dtype_of(SELF))))
 MTPY_NOARGS(element_size, PyLong_FromSize_t(mt_dtype_bytes(mt_dtype_of(SELF))))
 MTPY_NOARGS(data_ptr, PyLong_FromUnsignedLongLong(mt_numel(SELF) > 0 ? mt_address(SELF) : 0))
@@ -97,6 +136,32 @@ static PyObject *storage_view(PyObject *self, PyObject *unused)
     mt_tensor *view;
     mt_status status = mt_storage_view(SELF, &view);
     return status == MT_OK ? mtpy_wrap(view) : mtpy_raise(status);
+}
+static void drop_tensor(void *user)
+{
+    mt_release(user);
+}
+
+/* bfloat16 has neither a NumPy dtype nor a buffer: its bits have. */
+static PyObject *reinterpreted(PyObject *self, PyObject *given)
+{
+    mt_dtype dtype;
+    mt_tensor *as;
+    if (!mtpy_dtype(given, &dtype) || mt_dtype_bytes(dtype) != mt_dtype_bytes(mt_dtype_of(SELF)) ||
+        MT_DEVICE_TYPE(mt_device_of(SELF)) != 0) {
+        PyErr_SetString(PyExc_TypeError, "_as(): a dtype of the same size, and a tensor on the CPU");
+        return NULL;
+    }
+    if (mt_numel(SELF) == 0) { /* no memory to share */
+        mt_status made = mt_tensor_create(dtype, MT_CPU, mt_rank(SELF), mt_dims(SELF), &as);
+        return made == MT_OK ? mtpy_wrap(as) : mtpy_raise(made);
+    }
+    mt_status status = mt_tensor_borrow(mt_data(SELF), dtype, mt_rank(SELF), mt_dims(SELF), mt_strides(SELF),
+                                        drop_tensor, mt_retain(SELF), &as);
+    if (status == MT_OK)
+        return mtpy_wrap(as);
+    mt_release(SELF);
+    return mtpy_raise(status);
 }
 MTPY_NOARGS(storage_offset, PyLong_FromLongLong(mt_offset(SELF)))
 MTPY_NOARGS(item, mtpy_item(SELF))
@@ -260,6 +325,11 @@ TO_DTYPE(to_double, MT_FLOAT64)
 TO_DTYPE(to_int, MT_INT32)
 TO_DTYPE(to_long, MT_INT64)
 TO_DTYPE(to_bool, MT_BOOL)
+TO_DTYPE(to_half, MT_FLOAT16)
+TO_DTYPE(to_bfloat16, MT_BFLOAT16)
+TO_DTYPE(to_byte, MT_UINT8)
+TO_DTYPE(to_char, MT_INT8)
+TO_DTYPE(to_short, MT_INT16)
 #undef TO_DTYPE
 
 static PyObject *to_device(PyObject *self, mt_device device)
@@ -270,7 +340,17 @@ static PyObject *to_device(PyObject *self, mt_device device)
     return mtpy_call1(MT_OP_to_device, args, 2);
 }
 
-MTPY_NOARGS(cpu, to_device(self, MT_CPU))
+static PyObject *cpu(PyObject *self, PyObject *args, PyObject *names)
+{
+    int64_t format = 1;
+    if (args != NULL && format_argument("cpu", args, names, &format) < 0)
+        return NULL;
+    if (format == 1 || MT_DEVICE_TYPE(mt_device_of(SELF)) == 0)
+        return to_device(self, MT_CPU);
+    mt_value made[] = {mt_value_tensor(SELF), mt_value_int(MT_CPU),  mt_value_none(NULL),
+                       mt_value_truth(false), mt_value_truth(false), mt_value_int(format)};
+    return mtpy_call1(MT_OP_to_device, made, 6);
+}
 
 static PyObject *npu(PyObject *self, PyObject *args)
 {
@@ -285,11 +365,34 @@ static PyObject *npu(PyObject *self, PyObject *args)
     return fits > 0 ? to_device(self, device) : NULL;
 }
 
+/* Does a keyword name a device, a dtype or a tensor? */
+static bool says_where(PyObject *names)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (PyUnicode_CompareWithASCIIString(name, "device") == 0 ||
+            PyUnicode_CompareWithASCIIString(name, "dtype") == 0 ||
+            PyUnicode_CompareWithASCIIString(name, "other") == 0)
+            return true;
+    }
+    return false;
+}
+
 /* to(dtype), to(device, dtype), to(other): only the last form is not in the table. */
 static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
     if (n == 0 && names == NULL)
         return Py_NewRef(self);
+    if (n == 0 && !says_where(names)) { /* to(copy=True) */
+        PyObject *given[6] = {mtpy_device_object(mt_device_of(SELF))}, *made = NULL;
+        Py_ssize_t more = PyTuple_GET_SIZE(names);
+        for (Py_ssize_t i = 0; i < more && more <= 5; i++)
+            given[i + 1] = args[i];
+        if (given[0] != NULL)
+            made = mtpy_call_set(MT_OP_to_dtype, self, more <= 5 ? given : args, more <= 5, names);
+        Py_XDECREF(given[0]);
+        return made;
+    }
     if (n == 0 || !mtpy_is_tensor(args[0])) {
         if (n == 1 && names == NULL && Py_IS_TYPE(args[0], mtpy.dtype)) {
             mt_dtype dtype;
@@ -324,7 +427,7 @@ static PyObject *numpy(PyObject *self, PyObject *args, PyObject *names)
         return NULL;
     if (!force)
         return mtpy_numpy(self);
-    PyObject *free = get_data(self, NULL), *here = free != NULL ? cpu(free, NULL) : NULL;
+    PyObject *free = get_data(self, NULL), *here = free != NULL ? cpu(free, NULL, NULL) : NULL;
     PyObject *array = here != NULL ? mtpy_numpy(here) : NULL;
     Py_XDECREF(free);
     Py_XDECREF(here);
@@ -363,12 +466,14 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"ndimension", dim, METH_NOARGS, "The number of dims."},
     {"numel", numel, METH_NOARGS, "The number of elements."},
     {"nelement", numel, METH_NOARGS, "The number of elements."},
-    {"is_contiguous", is_contiguous, METH_NOARGS, NULL},
+    {"is_contiguous", AS_METHOD(is_contiguous), METH_VARARGS | METH_KEYWORDS, NULL},
     {"is_floating_point", is_floating_point, METH_NOARGS, NULL},
     {"element_size", element_size, METH_NOARGS, "Bytes per element."},
     {"_resize", resize, METH_O, "resize_ to a tuple of ints."},
     {"_set", set_memory, METH_O, "set_ to another tensor's memory, or to an empty one."},
     {"_storage_view", storage_view, METH_NOARGS, "All of its memory as a one-dimensional tensor."},
+    {"_as", reinterpreted, METH_O,
+     "Its bits as another dtype of the same size, on the same memory, without autograd."},
     {"data_ptr", data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", storage_offset, METH_NOARGS, NULL},
     {"item", item, METH_NOARGS, "The only element, as a Python number."},
@@ -381,7 +486,12 @@ PyMethodDef mtpy_tensor_methods[] = {
     {"int", to_int, METH_NOARGS, NULL},
     {"long", to_long, METH_NOARGS, NULL},
     {"bool", to_bool, METH_NOARGS, NULL},
-    {"cpu", cpu, METH_NOARGS, NULL},
+    {"half", to_half, METH_NOARGS, NULL},
+    {"bfloat16", to_bfloat16, METH_NOARGS, NULL},
+    {"byte", to_byte, METH_NOARGS, NULL},
+    {"char", to_char, METH_NOARGS, NULL},
+    {"short", to_short, METH_NOARGS, NULL},
+    {"cpu", AS_METHOD(cpu), METH_VARARGS | METH_KEYWORDS, NULL},
     {"npu", npu, METH_VARARGS, "npu(device=None): the tensor on the accelerator"},
     {"cuda", npu, METH_VARARGS, "Alias of npu()."},
     {"to", AS_METHOD(to), METH_FASTCALL | METH_KEYWORDS, "to(dtype), to(device, dtype=None) or to(other)"},

@@ -31,7 +31,7 @@ mt_dtype mt_default_dtype(void)
 
 mt_status mt_set_default_dtype(mt_dtype dtype)
 {
-    if (dtype != MT_FLOAT32 && dtype != MT_FLOAT64)
+    if (!mt_dtype_is_real(dtype))
         return mt__fail(MT_E_TYPE, "only floating-point types are supported as the default type");
     mt__default_dtype = dtype;
     return MT_OK;

@@ -16,6 +16,8 @@ void mt__chance_end(void);
 void mt__chance_refill(mt__chance *g);
 /* Can elements of dtype hold `from` ... `last`? Fails with random_'s message. */
 mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last);
+/* The last number that random_ may draw; checked. */
+mt_status mt__random_last(const mt__call *call, int64_t *last);
 
 static inline uint32_t mt__random(mt__chance *g)
 {

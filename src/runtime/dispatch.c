@@ -15,8 +15,10 @@
  * autograd tracks it; the ops that it is composed of are recorded inside it.
  */
 #include "runtime/runtime.h"
+#include "runtime/autocast.h"
 #include "runtime/autograd/autograd.h"
 #include "runtime/device/device.h"
+#include "runtime/narrow.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------------------------------- arguments */
@@ -241,7 +243,7 @@ static mt_status compute_as_is(mt__call *call)
                            op->id == MT_OP__to_copy ? call->args[3] : no};
         return mt__record_part(call, MT_OP_copy_, NULL, args, kernel);
     }
-    status = kernel(call);
+    status = MT__UNLIKELY(mt__has_narrow(call)) ? mt__compute_narrow(call, kernel) : kernel(call);
     return MT__UNLIKELY(op->in_place) && call->outs[0] != written(call) && status == MT_OK ? write_back(call)
                                                                                            : status;
 }
@@ -499,8 +501,8 @@ static unsigned describe_all(const mt__call *call, description *d)
     unsigned n = 0;
     d->used = 0;
     for (unsigned i = 0; i < op->param_count; i++) {
-        if (call->into != NULL && op->options >= 0 && (int)i >= op->options)
-            break; /* out= determines dtype and device */
+        if (call->into != NULL && op->options >= 0 && (int)i >= op->options && (int)i <= op->options + 1)
+            continue; /* out= determines dtype and device */
         mt_value v = as_declared(&call->args[i], &op->params[i]);
         describe(d, n++, &v);
         if ((int)i == op->options)
@@ -587,7 +589,7 @@ typedef struct part {
     mt__call *of;
 } part;
 
-/* Runs the call or, if given, a part of another call that is recorded as this one. */
+/* Runs the call or, if given, a part of another call that is recorded as this one; or all of it, around casts. */
 __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tracked, const part *p)
 {
     mt__op *op = &mt__ops[call->op->id];
@@ -596,7 +598,8 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
     uint32_t recording = mtp_recording();
     record.device = call->device;
     bool was_below = below_autograd;
-    below_autograd |= op->factory || p != NULL;
+    bool around = p != NULL && p->of == call;
+    below_autograd |= op->factory || (p != NULL && !around);
     if (mt__grad_mode && !below_autograd && has_tensor(call))
         record.sequence = (int64_t)mt__sequence;
     if (recording & MTP_WITH_SHAPES) {
@@ -604,7 +607,7 @@ __attribute__((noinline)) static mt_status run_recorded(mt__call *call, bool tra
         record.inputs = given.inputs;
         record.flags = MTP_OP_IDENTIFIED;
     }
-    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL)
+    if ((recording & MTP_WITH_FLOPS) != 0 && op->flops != NULL && !around)
         record.flops = op->flops(call);
     record.allocated = allocated_now(call->device, recording);
     if (recording & MTP_WITH_MEMORY)
@@ -654,6 +657,13 @@ static mt_status record(mt__call *call, bool tracked)
     return run_recorded(call, tracked, NULL);
 }
 
+/* Autocast is recorded as the op, around the casts and the op itself. */
+static mt_status run_around(mt__call *call, bool tracked)
+{
+    part p = {NULL, mt__call_autocast, call};
+    return run_recorded(call, tracked, &p);
+}
+
 mt_status mt__call_op(mt__call *call)
 {
     facts f = {mt__default_device, false, false};
@@ -663,6 +673,9 @@ mt_status mt__call_op(mt__call *call)
         status = mt__check_into(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         return status;
+    if (MT__UNLIKELY(mt__autocast != 0) && mt__autocasts(call))
+        return MT__UNLIKELY(mtp_recording() & MTP_CPU) ? run_around(call, f.tracked)
+                                                       : mt__call_autocast(call);
     status = MT__UNLIKELY(mtp_recording() & MTP_CPU) ? record(call, f.tracked) : run(call, f.tracked);
     if (MT__UNLIKELY(status != MT_OK))
         drop_outs(call);

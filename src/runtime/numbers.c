@@ -13,6 +13,7 @@
  * Only one-element tensors are converted by aten::to. Larger ones are cast block by block in the kernel,
  * recorded or not: a copy would be memory that the program does not need.
  */
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 
 /* ------------------------------------------------------------------------------------------------- making one */
@@ -92,7 +93,9 @@ static mt_status compute_converted(mt__call *call)
             continue;
         to[0] = args[i];
         status = mt__call_below(MT_OP_to_dtype, to, MT__COUNT_OF(to), &made[i]);
-        with[i] = mt_value_tensor(made[i]);
+        if (mt__rounds_numbers(call,
+                               (mt_dtype)to[1].as.i)) /* else what is shown is not what is computed with */
+            with[i] = mt_value_tensor(made[i]);
     }
     call->args = with;
     if (status == MT_OK)

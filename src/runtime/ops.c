@@ -4,6 +4,7 @@
  * A schema that cannot be parsed is a bug in the table: the process exits at startup and names the row.
  */
 #define _GNU_SOURCE
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <stdio.h>
@@ -21,6 +22,7 @@ const mt__grad mt__grad_of_parts, mt__grad_not_differentiable;
 #define M(schema) , .missing = (schema)
 #define L(pairs) , .optional_lists = (pairs)
 #define A(flag) , .flag = true
+#define H(cpu, accelerator) , .autocast = {MT__CAST_##cpu, MT__CAST_##accelerator}
 #define X(op_id, text, form, derivative)                                                                     \
     [MT_OP_##op_id] = {.schema = (text), form, .grad = &mt__grad_##derivative, .id = MT_OP_##op_id},
 #define Y(op_id) [MT_OP_##op_id##_] = {.id = MT_OP_##op_id##_}, /* derive() */
@@ -31,6 +33,7 @@ mt__op mt__ops[MT_OP_COUNT] = {MT_OPS(X, Y)};
 #undef M
 #undef L
 #undef A
+#undef H
 #undef X
 #undef Y
 #undef K
@@ -293,6 +296,7 @@ static void find_elementwise(mt__op *op)
         bool floats;
     } infers[] = {{mt__infer_binary, MT__NUMBERS_AGAIN, false},
                   {mt__infer_binary_float, MT__NUMBERS_AGAIN, true},
+                  {mt__infer_div_mode, MT__NUMBERS_AGAIN, false},
                   {mt__infer_bitwise, MT__NUMBERS_AGAIN, false},
                   {mt__infer_compare, MT__NUMBERS_WITHIN, false},
                   {mt__infer_pair, MT__NUMBERS_STAY, false},
@@ -305,6 +309,10 @@ static void find_elementwise(mt__op *op)
                   {mt__infer_unary_bits, MT__NUMBERS_STAY, false},
                   {mt__infer_clamp, MT__NUMBERS_STAY, false},
                   {mt__infer_clamp_min, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_max, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_tensor, MT__NUMBERS_STAY, false},
+                  {mt__infer_clamp_bound, MT__NUMBERS_STAY, false},
+                  {mt__infer_round_decimals, MT__NUMBERS_STAY, false},
                   {mt__infer_hardtanh, MT__NUMBERS_STAY, false},
                   {mt__infer_where, MT__NUMBERS_STAY, false},
                   {mt__infer_addc, MT__NUMBERS_STAY, false},
@@ -332,7 +340,8 @@ static void derive(mt__op *op)
     char *schema = NULL;
     if (strncmp(params, "(Tensor self", 12) != 0 || result == NULL)
         broken(of, text, "no op in place follows from it");
-    if (strncmp(overload, ".Tensor_", 8) == 0)
+    if (strncmp(overload, ".Tensor_Scalar", 14) == 0 ||
+        strncmp(overload, ".Tensor_Tensor", 14) == 0) /* pow */
         shown = overload + strlen(".Tensor_");
     if (asprintf(&schema, "%.*s_%s%.*s(Tensor(a!)%.*s) -> Tensor(a!)", (int)(overload - text), text,
                  shown != overload ? "." : "", (int)(params - shown), shown, (int)(result - rest), rest) < 0)
@@ -343,6 +352,7 @@ static void derive(mt__op *op)
     op->base = of->id;
     op->schema = schema; /* never freed */
     op->out = NULL;
+    memset(op->autocast, 0, sizeof op->autocast);
     op->grad = of->grad->in_place != NULL ? of->grad->in_place : of->grad;
 }
 
@@ -377,6 +387,7 @@ __attribute__((constructor)) static void read_table(void)
     }
     for (unsigned i = 0; i < MT_OP_COUNT; i++)
         read_schema(&mt__ops[i]);
+    mt__narrow_register();
 }
 
 /* --------------------------------------------------------------------------------------------- questions */

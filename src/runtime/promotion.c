@@ -9,7 +9,17 @@ MT__FAST_TLS mt_device mt__default_device = MT_CPU;
 
 mt_dtype mt__promote_types(mt_dtype a, mt_dtype b)
 {
-    return a > b ? a : b;
+    if (a == b || mt_dtype_kind_of(a) != mt_dtype_kind_of(b))
+        return mt_dtype_kind_of(a) >= mt_dtype_kind_of(b) ? a : b;
+    size_t size_a = mt_dtype_bytes(a), size_b = mt_dtype_bytes(b);
+    if (size_a == size_b) /* neither holds the other's numbers: uint8 and int8, float16 and bfloat16 */
+        return mt_dtype_is_real(a) ? MT_FLOAT32 : MT_INT16;
+    return size_a > size_b ? a : b;
+}
+
+mt_dtype mt_promote_types(mt_dtype a, mt_dtype b)
+{
+    return mt__promote_types(a, b);
 }
 
 mt_dtype mt__value_dtype(const mt_value *v)
@@ -21,9 +31,8 @@ mt_dtype mt__value_dtype(const mt_value *v)
 
 static void raise_to(uint8_t *slot, mt_dtype dtype)
 {
-    uint8_t with = (uint8_t)(dtype + 1);
-    if (with > *slot)
-        *slot = with;
+    if (*slot != dtype + 1u) /* as a rule, operands are alike */
+        *slot = (uint8_t)(1 + (*slot != 0 ? mt__promote_types((mt_dtype)(*slot - 1), dtype) : dtype));
 }
 
 __attribute__((cold, noinline)) static void promote_number(mt__promotion *p, mt_dtype dtype)

@@ -121,6 +121,9 @@ static inline mt_status mt__empty_like(const mt_tensor *t, mt_dtype dtype, mt_te
 /* Another tensor on the same storage; offset in elements from the start of the storage. */
 mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
                     mt_tensor **out);
+/* The same with elements of another dtype: strides and offset count these. */
+mt_status mt__alias_as(const mt_tensor *t, mt_dtype dtype, int rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset, mt_tensor **out);
 /* t, retained, if contiguous; else a contiguous copy that is not recorded and has no graph. */
 mt_status mt__contiguous(const mt_tensor *t, mt_tensor **out);
 /* The same for t broadcast to (rank, dims). */
@@ -220,7 +223,8 @@ mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v); /* of a number, cas
 mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype);
 static inline mt_status mt__check_fits(const mt_value *v, mt_dtype dtype)
 {
-    bool small = v->kind == MT_INT ? v->as.i == (int32_t)v->as.i : v->kind != MT_FLOAT;
+    bool small = v->kind == MT_INT ? v->as.i == (int32_t)v->as.i && !((unsigned)MT_NARROW_DTYPES >> dtype & 1)
+                                   : v->kind != MT_FLOAT;
     return MT__LIKELY(small) ? MT_OK : mt__check_fits_slowly(v, dtype);
 }
 
@@ -255,6 +259,16 @@ typedef enum mt__out_rule {
     MT__OUT_TRUTH     /* bool */
 } mt__out_rule;
 
+/* What autocast does to the operands of an op: autocast.h. */
+typedef enum mt__autocast_rule {
+    MT__CAST_NONE,
+    MT__CAST_LOWER,  /* to the dtype of the region: matrix products */
+    MT__CAST_FLOAT,  /* to float32 */
+    MT__CAST_ASKED,  /* nothing, but the argument dtype becomes float32 */
+    MT__CAST_WIDEST, /* to the widest of them */
+    MT__CAST_REFUSED
+} mt__autocast_rule;
+
 typedef struct mt__op {
     const char *schema;
     const char *out; /* PyTorch's name of the out= overload; NULL: none */
@@ -284,8 +298,10 @@ typedef struct mt__op {
     const char *optional_lists;      /* "list:option": a list that is needed only if the option is not 0 */
     uint8_t numbers;                 /* mt__numbers */
     bool floats;                     /* two operands are computed in a floating dtype, whatever theirs are */
-    bool host_numbers;               /* kernels of accelerators accept 0-dim CPU tensors */
-    uint16_t save_for[MT__MAX_ARGS]; /* from grad->saves: the arguments whose gradients need this one */
+    uint8_t narrow[MT_DEVICE_TYPES]; /* mt__narrow: narrow.h */
+    uint8_t autocast[MT_DEVICE_TYPES];   /* mt__autocast_rule */
+    bool host_numbers;                   /* kernels of accelerators accept 0-dim CPU tensors */
+    uint16_t save_for[MT__MAX_ARGS];     /* from grad->saves: the arguments whose gradients need this one */
     uint16_t save_out_for[MT__MAX_OUTS]; /* and this output */
     uint16_t constants;                  /* from grad->constants: bits */
     mt_param params[MT__MAX_ARGS];
@@ -310,6 +326,7 @@ typedef struct mt__call {
     mt_value *own;                       /* with into: a modifiable copy of args for infer */
     mt_device device;                    /* where it computes */
     mt_dtype compute;                    /* for kernels: the dtype that infer chose to compute in */
+    mt_dtype asked;                      /* for messages of kernels: 0, or what compute was: narrow.c */
     bool recorded;                       /* a profile records it and its parts */
     void *scratch;                       /* from infer to kernel */
     void (*drop_scratch)(void *scratch); /* after the kernel, or NULL */
@@ -421,7 +438,7 @@ void mt__strides_like(const mt_tensor *t, int64_t *strides);
 
 typedef struct mt__promotion { /* fill with {0} */
     uint8_t dim, zero,
-        wrapped; /* 1 + the largest dtype of tensors with dims, of 0-dim tensors, of numbers; 0: none */
+        wrapped; /* 1 + the promoted dtype of tensors with dims, of 0-dim tensors, of numbers; 0: none */
 } mt__promotion;
 void mt__promote(mt__promotion *p, const mt_value *v);
 mt_dtype mt__promoted(const mt__promotion *p);
@@ -449,6 +466,7 @@ void mt__parallel(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t en
 #define M(schema)
 #define L(pairs)
 #define A(flag)
+#define H(cpu, accelerator)
 #define X(id, text, form, derivative) form extern const mt__grad mt__grad_##derivative;
 #define Y(id)
 MT_OPS(X, Y)
@@ -460,6 +478,7 @@ MT_OPS(X, Y)
 #undef M
 #undef L
 #undef A
+#undef H
 #undef K
 #undef V
 #undef C

@@ -5,6 +5,7 @@
  * eager program creates one per op.
  */
 #include "runtime/device/device.h"
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 #include "runtime/autograd/autograd.h"
 #include <float.h>
@@ -121,32 +122,33 @@ mt__scalar mt__scalar_of(mt_dtype dtype, const mt_value *v)
     mt__scalar e = {.as_INT64 = 0};
     bool real = v->kind == MT_FLOAT;
     switch (dtype) {
-#define TRUTH(sym, type, ...)                                                                                \
+#define X(sym, ...)                                                                                          \
     case MT_##sym:                                                                                           \
-        e.as_##sym = real ? v->as.f != 0 : v->as.i != 0;                                                     \
+        e.as_##sym = real ? MT__TO_##sym(v->as.f) : MT__TO_##sym(v->as.i);                                   \
         break;
-#define NUMBER(sym, type, ...)                                                                               \
-    case MT_##sym:                                                                                           \
-        e.as_##sym = real ? (type)v->as.f : (type)v->as.i;                                                   \
-        break;
-        MT_DTYPES_TRUTH(TRUTH)
-        MT_DTYPES_WHOLE(NUMBER)
-        MT_DTYPES_REAL(NUMBER)
+        MT_DTYPE_LIST(X)
     case MT_DTYPES:
         break;
-#undef TRUTH
-#undef NUMBER
+#undef X
     }
     return e;
 }
 
 mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype)
 {
+    static const struct {
+        const char *type;
+        double least, most;
+    } whole[MT_DTYPES] = {[MT_UINT8] = {"uint8_t", -UINT8_MAX, UINT8_MAX}, /* negative integers wrap around */
+                          [MT_INT8] = {"int8_t", INT8_MIN, INT8_MAX},
+                          [MT_INT16] = {"int16_t", INT16_MIN, INT16_MAX},
+                          [MT_INT32] = {"int", INT32_MIN, INT32_MAX}};
     bool real = v->kind == MT_FLOAT;
     double f = mt__value_number(v);
     const char *to = NULL;
-    if (dtype == MT_INT32 && !(f >= (double)INT32_MIN && f <= (double)INT32_MAX))
-        to = "int";
+    double least = real && dtype == MT_UINT8 ? 0 : whole[dtype].least;
+    if (whole[dtype].type != NULL && !(f >= least && f <= whole[dtype].most))
+        to = whole[dtype].type;
     else if (dtype == MT_INT64 && real && !(f >= -0x1p63 && f < 0x1p63))
         to = "int64_t";
     else if (dtype == MT_FLOAT32 && real && isfinite(f) && fabs(f) > (double)FLT_MAX)
@@ -280,18 +282,24 @@ mt_status mt__empty(mt_dtype dtype, mt_device device, int rank, const int64_t *d
 mt_status mt__alias(const mt_tensor *t, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
                     mt_tensor **out)
 {
+    return mt__alias_as(t, (mt_dtype)t->dtype, rank, dims, strides, offset, out);
+}
+
+mt_status mt__alias_as(const mt_tensor *t, mt_dtype dtype, int rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset, mt_tensor **out)
+{
     *out = NULL;
     if (rank > MT_MAX_RANK)
         return mt__fail(MT_E_RUNTIME, "tensors of more than %d dimensions are not supported (got %d)",
                         MT_MAX_RANK, rank);
-    mt_tensor *v = mt__tensor_new((mt_dtype)t->dtype, t->device, rank, dims);
+    mt_tensor *v = mt__tensor_new(dtype, t->device, rank, dims);
     if (v == NULL)
         return MT_E_NOMEM;
     if (strides != NULL)
         memcpy(v->strides, strides, (size_t)rank * sizeof *strides);
     v->storage = mt__storage_retain(t->storage);
     v->offset = offset;
-    v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(t)
+    v->data = MT_DEVICE_TYPE(t->device) == 0 ? (char *)t->storage->data + offset * (int64_t)mt__size_of(v)
                                              : t->storage->data;
     mt__set_contiguous_flag(v);
     mt_status status = MT__UNLIKELY(t->flags & MT__OWN_VERSION) ? mt__share_version(v, t) : MT_OK;
@@ -330,8 +338,8 @@ void mt_release(mt_tensor *t)
 const mt_dtype_info *mt_dtype_describe(mt_dtype dtype)
 {
     static const mt_dtype_info infos[MT_DTYPES + 1] = {
-        MT_DTYPES_TRUTH(TRUTH) MT_DTYPES_WHOLE(WHOLE)
-            MT_DTYPES_REAL(REAL)[MT_DTYPES] = {"?", "?", "?", "?", "?", 0, 0, 0}};
+        MT_DTYPES_TRUTH(TRUTH) MT_DTYPES_WHOLE(WHOLE) MT_DTYPES_NARROW_WHOLE(WHOLE) MT_DTYPES_REAL(REAL)
+            MT_DTYPES_NARROW_REAL(REAL)[MT_DTYPES] = {"?", "?", "?", "?", "?", 0, 0, 0}};
     return &infos[(unsigned)dtype < MT_DTYPES ? dtype : MT_DTYPES];
 }
 #undef ROW
@@ -520,14 +528,14 @@ static mt_status read_element(const mt_tensor *t, void *out)
     return mt__device_read(t, out);
 }
 
-/* The element e of t as double, or as int64_t. */
+/* The element e as double, or as int64_t. */
 #define X(sym, ...)                                                                                          \
     case MT_##sym:                                                                                           \
-        return (AS)e->as_##sym;
+        return (AS)MT__FROM_##sym(e->as_##sym);
 #define AS double
-static double real_of(const mt_tensor *t, const mt__scalar *e)
+static double real_of(mt_dtype dtype, const mt__scalar *e)
 {
-    switch ((mt_dtype)t->dtype) {
+    switch (dtype) {
         MT_DTYPE_LIST(X)
     default:
         return 0;
@@ -535,9 +543,9 @@ static double real_of(const mt_tensor *t, const mt__scalar *e)
 }
 #undef AS
 #define AS int64_t
-static int64_t whole_of(const mt_tensor *t, const mt__scalar *e)
+static int64_t whole_of(mt_dtype dtype, const mt__scalar *e)
 {
-    switch ((mt_dtype)t->dtype) {
+    switch (dtype) {
         MT_DTYPE_LIST(X)
     default:
         return 0;
@@ -551,7 +559,7 @@ mt_status mt_item(const mt_tensor *t, double *out)
     mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = real_of(t, &e);
+        *out = real_of((mt_dtype)t->dtype, &e);
     return status;
 }
 
@@ -560,8 +568,23 @@ mt_status mt_item_int(const mt_tensor *t, int64_t *out)
     mt__scalar e;
     mt_status status = read_element(t, &e);
     if (status == MT_OK)
-        *out = whole_of(t, &e);
+        *out = whole_of((mt_dtype)t->dtype, &e);
     return status;
+}
+
+mt_value mt_element(const void *at, mt_dtype dtype)
+{
+    mt__scalar e;
+    memcpy(&e, at, mt_dtype_bytes(dtype));
+    return mt_dtype_is_real(dtype) ? mt_value_float(real_of(dtype, &e))
+           : dtype == MT_BOOL      ? mt_value_truth(e.as_BOOL)
+                                   : mt_value_int(whole_of(dtype, &e));
+}
+
+void mt_element_set(void *at, mt_dtype dtype, mt_value number)
+{
+    mt__scalar e = mt__scalar_of(dtype, &number);
+    memcpy(at, &e, mt_dtype_bytes(dtype));
 }
 
 void mt_tensor_tag(mt_tensor *t, int category)

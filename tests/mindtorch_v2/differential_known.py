@@ -36,6 +36,11 @@ def infinite(made):
     return any(a.memory.dtype.kind == "f" and bool(np.any(np.isinf(a.memory))) for a in _arrays(made))
 
 
+def infinite_or_nan(made):
+    """an element is infinite or nan"""
+    return infinite(made) or has_nan(made)
+
+
 def has_nan(made):
     """an element is nan"""
     return any(a.memory.dtype.kind == "f" and bool(np.any(np.isnan(a.memory))) for a in _arrays(made))
@@ -71,6 +76,21 @@ def no_spread(made):
     x = _read(made.args[0])
     rows = x.reshape(-1, int(np.prod(made.args[1]))) if "layer" in made.op.id else np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
     return bool(np.any(np.ptp(rows, 1) == 0))
+
+
+def halves(made):
+    """float16 or bfloat16"""
+    return any(a.dtype in ("float16", "bfloat16") for a in _arrays(made))
+
+
+def lowered_to_halves(made):
+    """dtype=float16 or bfloat16"""
+    return any(repr(v) in ("float16", "bfloat16") for v in [*made.args, *made.kwargs.values()])
+
+
+def odd_halves(made):
+    """float16 or bfloat16, an element is infinite, nan or ±1e30"""
+    return halves(made) and odd_values(made)
 
 
 def few_values(made):
@@ -123,6 +143,18 @@ ALL_VALUES = ("values of result", *GRADIENTS)
 
 # (ops, what differs, a word of the message or a condition, why)
 CALLS = [
+    ("layer_norm native_layer_norm batch_norm native_batch_norm", ("gradient", "second gradient"), halves,
+     "The statistics that the forward pass leaves are rounded to halves; what is left of terms that cancel depends on where both round."),
+    ("nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward cross_entropy_loss kl_div binary_cross_entropy"
+     " binary_cross_entropy_with_logits", ("values of result", "gradient", "second gradient"), halves,
+     "PyTorch adds up some losses in halves, rounding each sum, or computes them in steps that are rounded; ours computes in float32 and rounds"
+     " once."),
+    ("layer_norm native_layer_norm", "backward: only theirs fails", "expected scalar type",
+     "Halves with a bias of float32 and no weight: PyTorch's backward looks at the weight only, and refuses what the forward pass took."),
+    ("prod prod_dim", "values of result", lowered_to_halves,
+     "With dtype=float16 or bfloat16, PyTorch multiplies in that dtype, in which a product soon overflows; ours in float32, and rounds once."),
+    ("conv1d conv2d convolution", "values of result", odd_halves,
+     "With halves, PyTorch's kernel leaves padding out; with floats, as ours always, it multiplies nan by the padding's zeros."),
     ("nonzero", "strides of result", None,
      "PyTorch computes a row per dim and returns the transpose; ours is contiguous, which is faster to read by rows."),
     ("index flip binary_cross_entropy _to_copy index_put scaled_dot_product_attention", "strides of result", several_indices,
@@ -131,7 +163,8 @@ CALLS = [
      "Without reduction, PyTorch's result has the order of an operand's strides; ours is contiguous where operands disagree."),
     ("xlogy addcmul addcdiv lerp", "strides of result", strided_operand,
      "Operands whose strides suggest different orders, one of them repeated (stride 0): PyTorch and ours prefer different operands."),
-    ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2", "strides of result", mixed_and_strided,
+    ("add sub mul div eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum where pow_tensor floor_divide remainder atan2 bitwise_and"
+     " bitwise_or bitwise_xor __and__ __or__ __xor__", "strides of result", mixed_and_strided,
      "PyTorch copies operands that it converts first, and goes by the strides of the copies; ours by those of the"
      " operands."),
     ("conv1d conv2d convolution batch_norm native_batch_norm max_pool2d max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool2d"
@@ -143,9 +176,13 @@ CALLS = [
     ("logical_and_ logical_or_ logical_xor_ logical_not_", "call: only ours fails", "is not implemented",
      "PyTorch keeps the history that self had before, so its gradient is that of values which are gone; we refuse, as for other ops without"
      " a derivative."),
-    ("floor_divide_", "backward: only ours fails", "not implemented",
+    ("floor_divide_ scatter_reduce_", "backward: only ours fails", "not implemented",
      "Of a view, PyTorch gives zeros, because its CopySlices does not ask whether there is a derivative; of any other tensor it refuses, as we"
      " always do."),
+    ("clamp_tensor", "backward: only theirs fails", "broadcast shape",
+     "PyTorch combines the conditions of both bounds in place, which fails where the second one is larger; ours broadcasts."),
+    ("view_dtype", "call: only theirs fails", no_elements,
+     "NumPy's arrays without elements have strides 0, which PyTorch keeps, and refuses; ours are those of the shape."),
     ("norm", "call: only theirs fails", "match any schema",
      "torch.ops.aten.norm has no default for p next to dim; torch.norm has, and so has ours."),
     ("rsub add sub", "call: only theirs fails", "Boolean alpha",
@@ -226,8 +263,8 @@ CALLS = [
      "An input that broadcasts against its target: both libraries' functional form refuses it. aten lets it pass until backward, ours never."),
     ("binary_cross_entropy_with_logits", "call: only theirs fails", "broadcast shape",
      "A weight of more dims than the input: PyTorch multiplies in place, which cannot grow; ours gives the broadcast shape."),
-    ("convolution conv1d conv2d", "values of result", infinite,
-     "Infinite weights: we pad the input with zeros and multiply them, which is nan; PyTorch's kernel leaves the padding out."),
+    ("convolution conv1d conv2d", "values of result", infinite_or_nan,
+     "Infinite weights, or nan: we pad the input with zeros and multiply them, which is nan; PyTorch's kernel leaves the padding out."),
     ("lerp lerp_", "values of result", odd_values,
      "PyTorch chooses one of two formulas by the size of the weight for the whole vector, we by element: with 1e30 one of them overflows."),
     ("lerp lerp_", ("fails at call", "call: only ours fails"), "lerp_kernel",

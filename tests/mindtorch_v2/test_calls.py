@@ -106,7 +106,7 @@ def test_a_wrong_type_is_named_with_its_position():
     with pytest.raises(TypeError, match=r"add\(\): argument 'other' \(position 1\) must be Tensor, not str"):
         x.add("a")
     with pytest.raises(TypeError, match=r"must be tuple of ints, not str"):
-        x.view("a")
+        x.expand("a")
     with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Tensor' and 'str'"):
         x + "a"
 

@@ -54,6 +54,38 @@ static void memory_is_counted_and_comes_back(void **state)
     assert_true(stats.reserved + (4 << 20) <= held);
 }
 
+static void narrow_elements_are_read_and_written_as_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        mt_dtype dtype;
+        double in, out;
+        uint16_t bits;
+    } cases[] = {{MT_FLOAT16, 65519, 65504, 0x7bff},
+                 {MT_FLOAT16, 0x1p-24, 0x1p-24, 1},
+                 {MT_BFLOAT16, 0.1, 0x1.9ap-4, 0x3dcd},
+                 {MT_UINT8, 300, 44, 44},
+                 {MT_INT8, 200, -56, 0xc8},
+                 {MT_INT16, -3.9, -3, 0xfffd}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint16_t bits = 0;
+        mt_element_set(&bits, cases[i].dtype, mt_value_float(cases[i].in));
+        assert_int_equal(bits, cases[i].bits);
+        mt_value v = mt_element(&bits, cases[i].dtype);
+        assert_true((v.kind == MT_FLOAT ? v.as.f : (double)v.as.i) == cases[i].out);
+    }
+    assert_int_equal(mt_promote_types(MT_UINT8, MT_INT8), MT_INT16);
+    assert_int_equal(mt_promote_types(MT_FLOAT16, MT_BFLOAT16), MT_FLOAT32);
+    assert_int_equal(mt_promote_types(MT_INT64, MT_FLOAT16), MT_FLOAT16);
+    MT_SCOPE
+    {
+        mt_tensor *x = MT(full, MT_SHAPE(3), 1.5, (int64_t)MT_BFLOAT16);
+        double sum;
+        assert_mt_ok(mt_item(MT(sum, MT(mul, x, x)), &sum));
+        assert_true(sum == 6.75);
+    }
+}
+
 static void borrowed_memory_is_given_back_once(void **state)
 {
     (void)state;
@@ -484,12 +516,76 @@ static void a_closures_loss_comes_back_and_its_failure_steps_nothing(void **stat
     mt_release(w);
 }
 
+/* --------------------------------------------------------------------------------------- mixed precision */
+
+static void autocast_casts_products_and_keeps_cast_weights(void **state)
+{
+    (void)state;
+    int64_t depth;
+    mt_tensor *m = from((float[]){1, 2, 3, 4}, 2, (int64_t[]){2, 2});
+    assert_mt_ok(mt_set_requires_grad(m, true));
+    mt_memory_stats before = {.size = sizeof before}, now = before;
+    assert_mt_ok(mt_memory(MT_CPU, &before));
+    assert_mt_ok(mt_autocast_enable(0, true));
+    assert_mt_ok(mt_autocast_nest(1, &depth));
+    assert_int_equal(depth, 1);
+    MT_SCOPE
+    {
+        mt_tensor *y = MT(mm, m, m), *z = MT(add, m, m);
+        assert_int_equal(mt_dtype_of(y), MT_BFLOAT16);
+        assert_int_equal(mt_dtype_of(z), MT_FLOAT32);
+        assert_true(mt_requires_grad(y));
+        assert_true(item(MT(sum, y)) == 54);
+    }
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_true(now.allocated > before.allocated); /* the weight, as bfloat16 */
+    assert_mt_ok(mt_autocast_nest(-1, &depth));
+    assert_int_equal(depth, 0);
+    mt_autocast_clear_cache();
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_int_equal(now.allocated, before.allocated);
+    assert_mt_ok(mt_autocast_enable(0, false));
+    MT_SCOPE assert_int_equal(mt_dtype_of(MT(mm, m, m)), MT_FLOAT32);
+    mt_release(m);
+}
+
+static void autocast_without_a_cache_keeps_nothing_and_a_failing_op_fails(void **state)
+{
+    (void)state;
+    mt_tensor *w = vector(1, 2);
+    assert_mt_ok(mt_set_requires_grad(w, true));
+    assert_true(mt_autocast_caches());
+    assert_mt_ok(mt_autocast_set_cache(false));
+    assert_mt_ok(mt_autocast_set_dtype(0, MT_FLOAT16));
+    assert_mt_ok(mt_autocast_enable(0, true));
+    mt_memory_stats before = {.size = sizeof before}, now = before;
+    assert_mt_ok(mt_memory(MT_CPU, &before));
+    MT_SCOPE
+    {
+        mt_tensor *both[] = {w, w};
+        mt_tensor *joined = MT(cat, mt_value_tensors(both, 2)); /* of float32: the widest */
+        assert_int_equal(mt_dtype_of(joined), MT_FLOAT32);
+        assert_null(MT(mm, w, w));
+        assert_int_equal(mt_scope_status(), MT_E_RUNTIME);
+    }
+    assert_true(mt_autocast_enabled(0)); /* still, after the failure */
+    assert_mt_ok(mt_memory(MT_CPU, &now));
+    assert_int_equal(now.allocated, before.allocated);
+    assert_mt_ok(mt_autocast_enable(0, false));
+    assert_mt_ok(mt_autocast_set_dtype(0, MT_BFLOAT16));
+    assert_mt_ok(mt_autocast_set_cache(true));
+    assert_int_equal(mt_autocast_enable(7, true), MT_E_VALUE);
+    assert_int_equal(mt_autocast_set_dtype(0, (mt_dtype)77), MT_E_VALUE);
+    mt_release(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_tensor_knows_its_shape),
         TEST(impossible_shapes_are_refused),
         TEST(memory_is_counted_and_comes_back),
+        TEST(narrow_elements_are_read_and_written_as_numbers),
         TEST(borrowed_memory_is_given_back_once),
         TEST(wrong_arguments_are_named),
         TEST(shapes_that_do_not_fit_say_both),
@@ -508,6 +604,8 @@ int main(void)
         TEST(long_chains_need_no_stack),
         TEST(graphs_leave_nothing_behind),
         TEST(a_closures_loss_comes_back_and_its_failure_steps_nothing),
+        TEST(autocast_casts_products_and_keeps_cast_weights),
+        TEST(autocast_without_a_cache_keeps_nothing_and_a_failing_op_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

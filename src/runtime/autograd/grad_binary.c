@@ -73,6 +73,18 @@ static mt_status div_backward(mt__backward *b)
 }
 const mt__grad mt__grad_div = {"DivBackward0", "self:other other", div_backward};
 
+/* A rounded quotient is flat. */
+static mt_status div_mode_backward(mt__backward *b)
+{
+    if (ARG(2).kind == MT_NONE)
+        return div_backward(b);
+    for (unsigned i = 0; i < 2; i++)
+        if (mt__wants(b, i))
+            mt__give(b, i, MT(zeros_like, GRAD));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_div_mode = {"DivBackward2", "self:other other", div_mode_backward};
+
 static mt_status remainder_backward(mt__backward *b)
 {
     if (mt__wants(b, 1)) {
@@ -232,6 +244,55 @@ static mt_status clamp_backward(mt__backward *b)
 }
 const mt__grad mt__grad_clamp = {"ClampBackward1", "self", clamp_backward};
 const mt__grad mt__grad_clamp_min = {"ClampMinBackward0", "self", clamp_backward};
+
+static mt_status clamp_max_backward(mt__backward *b)
+{
+    mt__give(b, 0, MT(where, MT(le, ARG(0), ARG(1)), GRAD, 0.0));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_clamp_max = {"ClampMaxBackward0", "self", clamp_max_backward};
+
+/* A bound gets the gradient where it was chosen; of crossing bounds the upper one. */
+static mt_status clamp_tensor_backward(mt__backward *b)
+{
+    bool low = ARG(1).kind != MT_NONE, high = ARG(2).kind != MT_NONE;
+    if (mt__wants(b, 0))
+        clamp_backward(b);
+    if (low && mt__wants(b, 1)) {
+        mt_tensor *chosen = MT(lt, ARG(0), ARG(1));
+        if (high)
+            chosen = MT(logical_and, chosen, MT(lt, ARG(1), ARG(2)));
+        mt__give(b, 1, MT(where, chosen, GRAD, 0.0));
+    }
+    if (high && mt__wants(b, 2)) {
+        mt_tensor *chosen = MT(gt, ARG(0), ARG(2));
+        if (low)
+            chosen = MT(logical_or, chosen, MT(lt, ARG(2), ARG(1)));
+        mt__give(b, 2, MT(where, chosen, GRAD, 0.0));
+    }
+    return mt_scope_status();
+}
+const mt__grad mt__grad_clamp_tensor = {"ClampBackward0", "self min max", clamp_tensor_backward};
+
+static mt_status clamp_min_tensor_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(where, MT(ge, ARG(0), ARG(1)), GRAD, 0.0));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(where, MT(lt, ARG(0), ARG(1)), GRAD, 0.0));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_clamp_min_tensor = {"ClampMinBackward1", "self min", clamp_min_tensor_backward};
+
+static mt_status clamp_max_tensor_backward(mt__backward *b)
+{
+    if (mt__wants(b, 0))
+        mt__give(b, 0, MT(where, MT(le, ARG(0), ARG(1)), GRAD, 0.0));
+    if (mt__wants(b, 1))
+        mt__give(b, 1, MT(where, MT(gt, ARG(0), ARG(1)), GRAD, 0.0));
+    return mt_scope_status();
+}
+const mt__grad mt__grad_clamp_max_tensor = {"ClampMaxBackward1", "self max", clamp_max_tensor_backward};
 
 /* -------------------------------------------------------------------------------------------------- three tensors */
 

@@ -45,15 +45,22 @@ static mt_status index_add_backward(mt__backward *b)
     if (mt__wants(b, 3)) {
         const mt__meta *source = mt__meta_of(b, 3);
         mt_tensor *part = MT(index_select, b->grads[0], b->args[1], b->args[2]);
-        mt__give(b, 3,
-                 part != NULL && part->rank != source->rank ? MT(view, part, mt__meta_shape(source)) : part);
+        if (part != NULL && part->rank != source->rank)
+            part = MT(view, part, mt__meta_shape(source));
+        mt__give(b, 3, mt__value_number(&b->args[4]) != 1 ? MT(mul, part, b->args[4]) : part);
     }
     return mt_scope_status();
 }
 GRAD(index_add, "IndexAddBackward0", "index")
 
-MT__GRAD_OF_FIRST(gather, "GatherBackward0", "self index",
-                  MT(gather_backward, b->grads[0], b->args[0], b->args[1], b->args[2]))
+static mt_status gather_backward(mt__backward *b)
+{
+    if (b->args[3].as.i != 0)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "gather(): gradients are never sparse: use sparse_grad=False");
+    mt__give(b, 0, MT(gather_backward, b->grads[0], b->args[0], b->args[1], b->args[2]));
+    return mt_scope_status();
+}
+GRAD(gather, "GatherBackward0", "self index")
 
 /* src may be larger than index: then only its corner was read. */
 static mt_tensor *grad_of_src(mt__backward *b)

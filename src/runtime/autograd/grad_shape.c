@@ -3,6 +3,7 @@
  * Most put a gradient back where its part came from. The engine sums over broadcast dims.
  */
 #include "runtime/autograd/autograd.h"
+#include "runtime/ops/reduce.h"
 #include <stdlib.h>
 
 #define GRAD(name, node, saves) const mt__grad mt__grad_##name = {node, saves, name##_backward};
@@ -61,6 +62,20 @@ static mt_status squeeze_dim_backward(mt__backward *b)
     return mt_scope_status();
 }
 GRAD(squeeze_dim, "SqueezeBackward1", "")
+
+static mt_status squeeze_dims_backward(mt__backward *b)
+{
+    const mt__meta *self = mt__meta_of(b, 0);
+    mt_tensor *grad = b->grads[0];
+    uint32_t mask;
+    mt_status status = mt__dims_mask(b->args[1].as.ints, b->args[1].count, self->rank, &mask);
+    for (int i = 0; i < self->rank && status == MT_OK; i++)
+        if ((mask >> i & 1u) && self->dims[i] == 1)
+            grad = MT(unsqueeze, grad, i);
+    mt__give(b, 0, grad);
+    return status == MT_OK ? mt_scope_status() : status;
+}
+GRAD(squeeze_dims, "SqueezeBackward2", "")
 
 MT__GRAD_OF_FIRST(select, "SelectBackward0", "",
                   MT(select_backward, b->grads[0], mt__meta_shape(mt__meta_of(b, 0)), b->args[1], b->args[2]))

@@ -15,6 +15,7 @@
     X(floor, "FloorBackward0", "", MT(zeros_like, GRAD))                                                     \
     X(ceil, "CeilBackward0", "", MT(zeros_like, GRAD))                                                       \
     X(round, "RoundBackward0", "", MT(zeros_like, GRAD))                                                     \
+    X(round_decimals, "RoundBackward1", "", MT(zeros_like, GRAD))                                            \
     X(trunc, "TruncBackward0", "", MT(zeros_like, GRAD))                                                     \
     X(exp, "ExpBackward0", "result", MT(mul, GRAD, RESULT))                                                  \
     X(expm1, "Expm1Backward0", "result", MT(mul, GRAD, MT(add, RESULT, 1)))                                  \

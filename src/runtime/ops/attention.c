@@ -70,12 +70,50 @@ static mt_tensor *causal_blocks(mt_tensor *q, mt_tensor *k, mt_tensor *v)
     return MT(cat, mt_value_tensors(parts, count), -2);
 }
 
+/* Each head of keys or values for as many heads of queries as share it (enable_gqa). */
+static mt_tensor *shared_heads(mt_tensor *t, int64_t heads)
+{
+    int64_t have = t->dims[t->rank - 3], wide[MT_MAX_RANK + 1], dims[MT_MAX_RANK];
+    int at = t->rank - 2;
+    if (have == heads)
+        return t;
+    for (int i = 0; i < t->rank; i++)
+        wide[i < at ? i : i + 1] = dims[i] = t->dims[i];
+    wide[at] = heads / have;
+    dims[at - 1] = heads;
+    mt_tensor *expanded = MT(expand, MT(unsqueeze, t, at), mt_value_ints(wide, (uint32_t)t->rank + 1));
+    return MT(reshape, expanded, mt_value_ints(dims, t->rank));
+}
+
+static mt_status check_heads(const mt__call *call)
+{
+    const mt_tensor *q = mt__arg_tensor(call, 0);
+    for (unsigned i = 1; i < 3; i++) {
+        const mt_tensor *t = mt__arg_tensor(call, i);
+        if (q->rank < 3 || t->rank < 3 || t->rank == MT_MAX_RANK || t->dims[t->rank - 3] == 0 ||
+            q->dims[q->rank - 3] % t->dims[t->rank - 3] != 0)
+            return mt__fail(MT_E_RUNTIME,
+                            "Number of heads in key and value must divide the number of heads in "
+                            "query (enable_gqa=True).");
+    }
+    return MT_OK;
+}
+
 mt_status mt__composite_scaled_dot_product_attention(mt__call *call)
 {
     mt_tensor *q = mt__arg_tensor(call, 0), *k = mt__arg_tensor(call, 1), *v = mt__arg_tensor(call, 2);
+    bool groups = mt__arg_int(call, 7) != 0;
     mt_status status = check(call);
+    if (status == MT_OK && groups)
+        status = check_heads(call);
     if (status != MT_OK)
         return status;
+    if (groups) {
+        k = shared_heads(k, q->dims[q->rank - 3]);
+        v = shared_heads(v, q->dims[q->rank - 3]);
+        if (k == NULL || v == NULL)
+            return mt_scope_status();
+    }
     double p = mt__arg_number(call, 4);
     double scale = mt__arg_given(call, 6) ? mt__arg_number(call, 6) : 1 / sqrt((double)q->dims[q->rank - 1]);
     if (mt__arg_int(call, 5) && p == 0 && MT_DEVICE_TYPE(q->device) == 0 &&

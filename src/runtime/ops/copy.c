@@ -53,28 +53,33 @@ mt_status mt__let_go(mt__held *h)
 mt_status mt__composite_contiguous(mt__call *call)
 {
     mt_tensor *x = call->args[0].as.tensor;
-    return mt__return(call, x->flags & MT__CONTIGUOUS ? x : MT(clone, x, MT__CONTIGUOUS_FORMAT));
+    if (x->flags & MT__CONTIGUOUS && call->args[1].as.i != 2)
+        return mt__return(call, x);
+    if (call->args[1].as.i == MT__PRESERVE_FORMAT)
+        return mt__fail(MT_E_RUNTIME, "preserve memory format is unsupported by the contiguous operator");
+    return mt__return(call, MT(clone, x, call->args[1]));
 }
 
-static mt_status to(mt__call *call, mt_dtype dtype, mt_device device, const mt_value *non_blocking, bool copy)
+/* `first`: the position of non_blocking, copy and memory_format. */
+static mt_status to(mt__call *call, mt_dtype dtype, mt_device device, unsigned first)
 {
     mt_tensor *x = call->args[0].as.tensor;
-    if (x->dtype == dtype && x->device == device && !copy)
+    const mt_value *options = &call->args[first];
+    if (x->dtype == dtype && x->device == device && options[1].as.i == 0)
         return mt__return(call, x);
-    return mt__return(call, MT(_to_copy, x, (int)dtype, device, *non_blocking));
+    return mt__return(call, MT(_to_copy, x, (int)dtype, device, options[0], options[2]));
 }
 
 mt_status mt__composite_to_dtype(mt__call *call)
 {
-    return to(call, (mt_dtype)call->args[1].as.i, call->args[0].as.tensor->device, &call->args[2],
-              call->args[3].as.i != 0);
+    return to(call, (mt_dtype)call->args[1].as.i, call->args[0].as.tensor->device, 2);
 }
 
 mt_status mt__composite_to_device(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
     mt_dtype dtype = mt__arg_given(call, 2) ? (mt_dtype)call->args[2].as.i : (mt_dtype)x->dtype;
-    return to(call, dtype, (mt_device)call->args[1].as.i, &call->args[3], call->args[4].as.i != 0);
+    return to(call, dtype, (mt_device)call->args[1].as.i, 3);
 }
 
 mt_status mt__composite_type_as(mt__call *call)
@@ -112,19 +117,19 @@ mt_status mt__composite_full(mt__call *call)
 
 mt_status mt__composite_zeros_like(mt__call *call)
 {
-    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3]);
     return mt__return(call, MT(zero_, t));
 }
 
 mt_status mt__composite_ones_like(mt__call *call)
 {
-    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2]);
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3]);
     return mt__return(call, MT(fill_, t, 1));
 }
 
 mt_status mt__composite_full_like(mt__call *call)
 {
-    mt_tensor *t = MT(empty_like, call->args[0], call->args[2], call->args[3]);
+    mt_tensor *t = MT(empty_like, call->args[0], call->args[2], call->args[3], call->args[4]);
     return mt__return(call, MT(fill_, t, call->args[1]));
 }
 

@@ -86,7 +86,13 @@ mt_status mt__infer_eye(mt__call *call)
 mt_status mt__infer_randperm(mt__call *call)
 {
     int64_t n = mt__arg_int(call, 0);
-    return mt__empty(dtype_arg(call, 1, MT_INT64), call->device, 1, &n, &call->outs[0]);
+    mt_dtype dtype = dtype_arg(call, 1, MT_INT64);
+    if (dtype == MT_FLOAT32 && n > (1 << 24) + 1)
+        return mt__fail(MT_E_RUNTIME, "n cannot be greater than 2^24+1 for Float type.");
+    if (dtype == MT_FLOAT16 && n > (1 << 11) + 1)
+        return mt__fail(MT_E_RUNTIME, "n cannot be greater than 2049 for Half type.");
+    mt_status status = mt__is_floating(dtype) ? MT_OK : mt__check_fits(&call->args[0], dtype);
+    return status == MT_OK ? mt__empty(dtype, call->device, 1, &n, &call->outs[0]) : status;
 }
 
 mt_status mt__infer_bernoulli_of(mt__call *call)
@@ -131,12 +137,14 @@ mt_status mt__composite_randn(mt__call *call)
 
 mt_status mt__composite_rand_like(mt__call *call)
 {
-    return mt__return(call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2])));
+    return mt__return(
+        call, MT(uniform_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 mt_status mt__composite_randn_like(mt__call *call)
 {
-    return mt__return(call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2])));
+    return mt__return(
+        call, MT(normal_, MT(empty_like, call->args[0], call->args[1], call->args[2], call->args[3])));
 }
 
 static mt_status draw_ints(mt__call *call, mt_value low, mt_value high, unsigned size)
@@ -154,6 +162,11 @@ mt_status mt__composite_randint(mt__call *call)
 mt_status mt__composite_randint_low(mt__call *call)
 {
     return draw_ints(call, call->args[0], call->args[1], 2);
+}
+
+mt_status mt__composite_bernoulli_p(mt__call *call)
+{
+    return mt__return(call, MT(bernoulli_, MT(empty_like, call->args[0]), call->args[1]));
 }
 
 mt_status mt__composite_dropout(mt__call *call)

@@ -5,6 +5,7 @@
  * (bool for comparisons, self's for in-place ops).
  */
 #include "runtime/runtime.h"
+#include <math.h>
 
 #define NO_SUB_TWO                                                                                           \
     "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` " \
@@ -141,7 +142,8 @@ static inline mt_dtype floating(mt_dtype dtype)
 mt_dtype mt__common_dtype(const mt__call *call)
 {
     mt_dtype dtype = promoted(call, 2);
-    return call->op->floats ? floating(dtype) : dtype;
+    bool floats = call->op->floats || (call->op->base == MT_OP_div_mode && call->args[2].kind == MT_NONE);
+    return floats ? floating(dtype) : dtype;
 }
 
 /* The common case first: two tensors alike, a new output. */
@@ -222,6 +224,21 @@ mt_status mt__infer_binary_float(mt__call *call)
     }
     call->compute = floating(promoted(call, 2));
     return make_out(call, 2, call->compute);
+}
+
+/* div with a rounding mode, or with None. */
+mt_status mt__infer_div_mode(mt__call *call)
+{
+    const mt_value *mode = &call->args[2];
+    if (mode->kind != MT_NONE && strcmp(mode->as.text, "trunc") != 0 && strcmp(mode->as.text, "floor") != 0)
+        return mt__fail(MT_E_RUNTIME,
+                        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
+                        mode->as.text);
+    call->compute = mt__common_dtype(call);
+    mt_status status = make_out(call, 2, call->compute);
+    if (status == MT_OK && call->compute == MT_BOOL)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"div_%s_cpu\" not implemented for 'Bool'", mode->as.text);
+    return status;
 }
 
 mt_status mt__infer_compare(mt__call *call)
@@ -359,6 +376,15 @@ mt_status mt__infer_unary(mt__call *call)
     return unary(call, dtype, dtype);
 }
 
+mt_status mt__infer_round_decimals(mt__call *call)
+{
+    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    if (!mt__is_floating(dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"round_cpu\" not implemented for '%s'",
+                        mt__scalar_type(dtype));
+    return unary(call, dtype, dtype);
+}
+
 mt_status mt__infer_unary_float(mt__call *call)
 {
     mt_dtype dtype = floating((mt_dtype)call->args[0].as.tensor->dtype);
@@ -423,6 +449,8 @@ mt_status mt__infer_hardtanh(mt__call *call)
     mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
     if (dtype == MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "Bool inputs not supported for hardtanh");
+    if (dtype == MT_UINT8 && (mt__arg_number(call, 1) < 0 || mt__arg_number(call, 2) < 0))
+        return mt__fail(MT_E_RUNTIME, "cannot do hardtanh on an unsigned type with negative limits");
     mt_status status = check_numbers(call, 1, 3, dtype);
     return status == MT_OK ? unary(call, dtype, dtype) : status;
 }
@@ -438,10 +466,38 @@ mt_status mt__infer_clamp_min(mt__call *call)
     return infer_bounded(call, 2);
 }
 
+mt_status mt__infer_clamp_max(mt__call *call)
+{
+    return infer_bounded(call, 2);
+}
+
+/* Bounds that are tensors broadcast with self. */
+static mt_status infer_bounded_by_tensors(mt__call *call, unsigned count)
+{
+    call->compute = promoted(call, count);
+    return make_out(call, count, call->compute);
+}
+
+mt_status mt__infer_clamp_tensor(mt__call *call)
+{
+    bool low = mt__arg_given(call, 1), high = mt__arg_given(call, 2);
+    if (!low && !high)
+        return mt__fail(MT_E_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
+    mt_status status = infer_bounded_by_tensors(call, 3);
+    if (status == MT_OK && low && high && call->compute == MT_BOOL)
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"clamp_cpu\" not implemented for 'Bool'");
+    return status;
+}
+
+mt_status mt__infer_clamp_bound(mt__call *call)
+{
+    return infer_bounded_by_tensors(call, 2);
+}
+
 mt_status mt__infer_where(mt__call *call)
 {
     const mt_tensor *condition = call->args[0].as.tensor;
-    if (condition->dtype != MT_BOOL)
+    if (condition->dtype != MT_BOOL && condition->dtype != MT_UINT8)
         return mt__fail(MT_E_RUNTIME,
                         "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
                         mt__scalar_type(condition->dtype));
@@ -453,13 +509,23 @@ mt_status mt__infer_where(mt__call *call)
     return status == MT_OK ? make_out(call, 3, call->compute) : status;
 }
 
+/* What is too large for a half becomes infinite elsewhere, as in fill_. */
+static mt_status check_fill(const mt_value *v, mt_dtype dtype)
+{
+    double size = fabs(mt__value_number(v));
+    double most = dtype == MT_FLOAT16 ? 65504 : dtype == MT_BFLOAT16 ? 0x1.fep127 : INFINITY;
+    if (size <= most || !isfinite(size))
+        return mt__check_fits(v, dtype);
+    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow", mt__c_type(dtype));
+}
+
 mt_status mt__infer_masked_fill(mt__call *call)
 {
     const mt_tensor *self = call->args[0].as.tensor, *mask = call->args[1].as.tensor,
                     *value = mt__arg_tensor(call, 2);
     if (mask->dtype != MT_BOOL)
         return mt__fail(MT_E_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                        mt__scalar_type(mask->dtype));
+                        mt__c_type(mask->dtype));
     if (value != NULL && value->rank > 0)
         return mt__fail(
             MT_E_RUNTIME,
@@ -467,12 +533,12 @@ mt_status mt__infer_masked_fill(mt__call *call)
             value->rank);
     mt_status status = MT_OK;
     if (value == NULL) {
-        status = mt__check_fits(&call->args[2], self->dtype);
+        status = check_fill(&call->args[2], self->dtype);
     } else if (mt__is_floating((mt_dtype)value->dtype) && value->device == MTP_DEVICE_CPU) {
         double number;
         status = mt_item(value, &number);
         if (status == MT_OK)
-            status = mt__check_fits(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
+            status = check_fill(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
     }
     call->compute = (mt_dtype)self->dtype;
     return status == MT_OK ? make_out(call, 2, call->compute) : status;
@@ -578,15 +644,35 @@ static mt_status empty_like(mt__call *call, const mt_tensor *x, mt_dtype dtype, 
     return status;
 }
 
+/* The argument memory_format, which is the last one; that of x.clone() is the second. */
+static const mt_value *format_of(const mt__call *call)
+{
+    return &call->args[call->op->param_count - 1];
+}
+
+static bool is_contiguous_format(const mt__call *call)
+{
+    return format_of(call)->kind != MT_NONE && format_of(call)->as.i == MT__CONTIGUOUS_FORMAT;
+}
+
+static mt_status check_format(const mt__call *call, int64_t last)
+{
+    const mt_value *format = format_of(call);
+    if (format->kind == MT_NONE || (format->as.i >= 0 && format->as.i <= last))
+        return MT_OK;
+    if (format->as.i == MT__PRESERVE_FORMAT)
+        return mt__fail(MT_E_RUNTIME, "unsupported memory format Preserve");
+    return mt__fail(MT_E_NOT_IMPLEMENTED,
+                    "%s: of memory formats, only contiguous_format and preserve_format are supported",
+                    mt__op_short_name(call->op));
+}
+
 static mt_status make_like(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    return empty_like(call, x, call->compute, device_or(&call->args[2], x->device));
-}
-
-static bool is_contiguous_format(const mt__call *clone)
-{
-    return mt__arg_given(clone, 1) && clone->args[1].as.i == MT__CONTIGUOUS_FORMAT;
+    mt_device device = device_or(&call->args[2], x->device);
+    return is_contiguous_format(call) ? mt__empty(call->compute, device, x->rank, x->dims, &call->outs[0])
+                                      : empty_like(call, x, call->compute, device);
 }
 
 /* Memory like that of x, allocated as in PyTorch: by empty_strided if a profile records. */
@@ -594,7 +680,7 @@ static mt_status make_shown(mt__call *call, const mt_tensor *x, mt_dtype dtype, 
                             mt__fn *make)
 {
     int64_t strides[MT_MAX_RANK];
-    if (call->op->id == MT_OP_clone && is_contiguous_format(call))
+    if (is_contiguous_format(call))
         mt__contiguous_strides(x->rank, x->dims, strides);
     else
         mt__strides_like(x, strides);
@@ -606,9 +692,10 @@ static mt_status make_shown(mt__call *call, const mt_tensor *x, mt_dtype dtype, 
 mt_status mt__infer_to_copy(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
+    mt_status status = check_format(call, MT__PRESERVE_FORMAT);
     call->compute = dtype_or(&call->args[1], (mt_dtype)x->dtype);
-    if (MT__LIKELY(!call->recorded))
-        return make_like(call);
+    if (status != MT_OK || MT__LIKELY(!call->recorded))
+        return status == MT_OK ? make_like(call) : status;
     return make_shown(call, x, call->compute, device_or(&call->args[2], x->device), make_like);
 }
 
@@ -623,9 +710,9 @@ static mt_status make_clone(mt__call *call)
 mt_status mt__infer_clone(mt__call *call)
 {
     const mt_tensor *x = call->args[0].as.tensor;
-    if (mt__arg_given(call, 1) && call->args[1].as.i > MT__PRESERVE_FORMAT)
-        return mt__fail(MT_E_NOT_IMPLEMENTED,
-                        "clone: of memory formats, only contiguous_format and preserve_format are supported");
+    mt_status status = check_format(call, MT__PRESERVE_FORMAT);
+    if (status != MT_OK)
+        return status;
     return MT__LIKELY(!call->recorded) ? make_clone(call)
                                        : make_shown(call, x, (mt_dtype)x->dtype, x->device, make_clone);
 }
@@ -641,6 +728,8 @@ static mt_status check_rank(const mt_value *size)
 mt_status mt__infer_empty(mt__call *call)
 {
     mt_status status = check_rank(&call->args[0]);
+    if (status == MT_OK)
+        status = check_format(call, MT__CONTIGUOUS_FORMAT);
     call->compute = dtype_or(&call->args[1], mt__default_dtype);
     if (status == MT_OK)
         status = mt__empty(call->compute, call->device, (int)call->args[0].count, call->args[0].as.ints,

@@ -100,7 +100,7 @@ static mt_status add_indices(mt__picks *p, const mt_tensor *self, const mt_value
         mt_tensor *t = list->as.tensors[i];
         if (t == NULL) {
             dim++;
-        } else if (t->dtype == MT_BOOL) {
+        } else if (t->dtype == MT_BOOL || t->dtype == MT_UINT8) {
             if (t->rank == 0)
                 return mt__fail(MT_E_NOT_IMPLEMENTED, "indexing by a 0-dim mask is not implemented");
             status = add_mask(p, self, t, dim);
@@ -268,6 +268,8 @@ mt_status mt__infer_index_add(mt__call *call)
                         "index_add_(): Indexing dim %d is out of bounds of the source tensor with dim %d",
                         dim, source->rank);
     status = mt__check_written(self);
+    if (status == MT_OK)
+        status = mt__check_fits(&call->args[4], (mt_dtype)self->dtype);
     if (status != MT_OK)
         return status;
     int64_t parts = source->rank == 0 ? 1 : source->dims[dim];
@@ -287,6 +289,25 @@ mt_status mt__infer_index_add(mt__call *call)
                         mt__shape_text(self->dims, self->rank), mt__shape_text(source->dims, source->rank));
     call->outs[0] = mt_retain(self);
     return MT_OK;
+}
+
+mt_status mt__scaled_source(const mt__call *call, mt_tensor **out)
+{
+    mt_value args[] = {call->args[3], call->args[4]};
+    if (mt__value_number(&args[1]) == 1)
+        return mt__contiguous(args[0].as.tensor, out);
+    mt_tensor *dense;
+    mt_status status = mt__contiguous(args[0].as.tensor, &dense);
+    if (status != MT_OK)
+        return status;
+    args[0] = mt_value_tensor(dense);
+    if (dense->dtype == MT_BOOL) /* like PyTorch, which casts it to the dtype */
+        args[1] = mt_value_truth(mt__value_number(&args[1]) != 0);
+    else if (!mt__is_floating((mt_dtype)dense->dtype))
+        args[1] = mt_value_int(mt__arg_int(call, 4));
+    status = mt__run_quietly(MT_OP_mul, args, 2, out);
+    mt_release(dense);
+    return status;
 }
 
 mt_status mt__infer_embedding(mt__call *call)
@@ -403,6 +424,14 @@ mt_status mt__infer_scatter(mt__call *call)
 
 mt_status mt__infer_scatter_add(mt__call *call)
 {
+    return mt__infer_scatter(call);
+}
+
+mt_status mt__infer_scatter_reduce(mt__call *call)
+{
+    const char *reduce = call->args[4].as.text;
+    if (strcmp(reduce, "add") != 0 && strcmp(reduce, "multiply") != 0)
+        return mt__fail(MT_E_RUNTIME, "reduce argument must be either add or multiply.");
     return mt__infer_scatter(call);
 }
 

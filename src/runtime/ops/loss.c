@@ -189,7 +189,7 @@ static mt_status check_target_dtype(const mt_tensor *self, const mt_tensor *targ
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"nll_loss_out_frame\" not implemented for '%s'",
                         mt__scalar_type(self->dtype));
-    if (target->dtype != MT_INT64)
+    if (target->dtype != MT_INT64 && target->dtype != MT_UINT8)
         return mt__fail(MT_E_RUNTIME, "expected target dtype to be Long or Byte, but got %s",
                         mt__scalar_type(target->dtype));
     return MT_OK;

@@ -1,4 +1,5 @@
 /* runtime/ops/norm.c - softmax and normalisations: PyTorch's argument checks, outputs, composites. */
+#include "runtime/narrow.h"
 #include "runtime/ops/reduce.h"
 
 /* ------------------------------------------------------------------------------------------------- softmax */
@@ -53,11 +54,34 @@ mt_status mt__composite_log_softmax(mt__call *call)
 
 /* ---------------------------------------------------------------------------------------------- layer_norm */
 
-static mt_status mixed_dtype(const mt_tensor *x)
+/* A half may be normalised with statistics and parameters of float32: by the first of `parts` that is given. */
+static bool is_mixed(const mt_tensor *x, const mt_tensor *const *parts, int count)
 {
-    return mt__fail(MT_E_RUNTIME, "mixed dtype (CPU): %s",
-                    x->dtype == MT_FLOAT32 ? "expect parameter to have scalar type of Float"
-                                           : "all inputs must share same datatype.");
+    for (int i = 0; i < count; i++)
+        if (parts[i] != NULL)
+            return mt__is_narrow(x->dtype) && parts[i]->dtype != x->dtype;
+    return false;
+}
+
+static mt_dtype dtype_of_parts(const mt_tensor *x, const mt_tensor *const *parts, int count)
+{
+    return is_mixed(x, parts, count) ? MT_FLOAT32 : (mt_dtype)x->dtype;
+}
+
+static mt_status check_parts(const mt_tensor *x, const mt_tensor *const *parts, int count)
+{
+    mt_dtype dtype = dtype_of_parts(x, parts, count);
+    for (int i = 0; i < count; i++) {
+        if (parts[i] == NULL || parts[i]->dtype == dtype)
+            continue;
+        if (mt__is_narrow(dtype))
+            return mt__fail(MT_E_RUNTIME, "expected scalar type %s but found %s", mt__scalar_type(dtype),
+                            mt__scalar_type(parts[i]->dtype));
+        return mt__fail(MT_E_RUNTIME, "mixed dtype (CPU): %s",
+                        x->dtype != MT_FLOAT64 ? "expect parameter to have scalar type of Float"
+                                               : "all inputs must share same datatype.");
+    }
+    return MT_OK;
 }
 
 /* The shapes of layer_norm and rms_norm. */
@@ -101,20 +125,17 @@ static mt_status check_layer_norm(const mt_tensor *x, const mt_value *shape, con
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                         mt__scalar_type(x->dtype));
-    for (int i = 0; i < 2; i++)
-        if (given[i] != NULL && given[i]->dtype != x->dtype)
-            return mixed_dtype(x);
-    return MT_OK;
+    return check_parts(x, given, 2);
 }
 
-/* One output like x and two of another size, where `wanted`; all of x's dtype. */
-static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, int rank,
-                           const int64_t *dims)
+/* One output like x and two of another size and dtype, where `wanted`. */
+static mt_status norm_outs(mt__call *call, const int64_t *wanted, const mt_tensor *x, mt_dtype dtype,
+                           int rank, const int64_t *dims)
 {
     mt_status status = wanted[0] ? mt__empty_like(x, (mt_dtype)x->dtype, &call->outs[0]) : MT_OK;
     for (unsigned i = 1; i < 3 && status == MT_OK; i++)
         if (wanted[i])
-            status = mt__empty((mt_dtype)x->dtype, x->device, rank, dims, &call->outs[i]);
+            status = mt__empty(dtype, x->device, rank, dims, &call->outs[i]);
     return status;
 }
 
@@ -128,25 +149,27 @@ mt_status mt__infer_layer_norm(mt__call *call)
     int outer = x->rank - (int)call->args[1].count;
     for (int i = 0; i < x->rank; i++)
         dims[i] = i < outer ? x->dims[i] : 1;
-    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, x->rank, dims);
+    const mt_tensor *parts[] = {mt__arg_tensor(call, 2), mt__arg_tensor(call, 3)};
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, dtype_of_parts(x, parts, 2), x->rank, dims);
 }
 
 /* The outputs that the mask requests: like x, weight, weight. */
-static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, int rank,
+static mt_status masked_outs(mt__call *call, unsigned mask_at, const mt_tensor *x, mt_dtype dtype, int rank,
                              const int64_t *dims)
 {
     const mt_value *mask = &call->args[mask_at];
     if (mask->count != 3)
         return mt__fail(MT_E_RUNTIME, "%s: output_mask must have 3 elements, not %u",
                         mt__op_short_name(call->op), mask->count);
-    return norm_outs(call, mask->as.ints, x, rank, dims);
+    return norm_outs(call, mask->as.ints, x, dtype, rank, dims);
 }
 
-/* Does t have x's dtype and n elements? It may be NULL if `optional`. */
+/* Does t have x's dtype, or that of its statistics, and n elements? It may be NULL if `optional`. */
 static mt_status check_part(const mt__call *call, const char *name, const mt_tensor *t, const mt_tensor *x,
                             int64_t n, bool optional)
 {
-    if (t == NULL ? optional : t->dtype == x->dtype && t->numel == n)
+    bool fits = t != NULL && (t->dtype == x->dtype || t->dtype == mt__wide((mt_dtype)x->dtype));
+    if (t == NULL ? optional : fits && t->numel == n)
         return MT_OK;
     return mt__fail(MT_E_RUNTIME, "%s: %s must be a %s tensor of %lld elements", mt__op_short_name(call->op),
                     name, mt__scalar_type(x->dtype), (long long)n);
@@ -165,7 +188,9 @@ mt_status mt__infer_layer_norm_backward(mt__call *call)
         status = check_part(call, "mean", mt__arg_tensor(call, 3), x, rows, false);
     if (status == MT_OK)
         status = check_part(call, "rstd", mt__arg_tensor(call, 4), x, rows, false);
-    return status == MT_OK ? masked_outs(call, 7, x, (int)shape->count, shape->as.ints) : status;
+    const mt_tensor *parts[] = {weight, mt__arg_tensor(call, 6)};
+    mt_dtype dtype = dtype_of_parts(x, parts, 2);
+    return status == MT_OK ? masked_outs(call, 7, x, dtype, (int)shape->count, shape->as.ints) : status;
 }
 
 mt_status mt__composite_layer_norm(mt__call *call)
@@ -197,14 +222,14 @@ mt_status mt__composite_fused_rms_norm(mt__call *call)
     int64_t dims[MT_MAX_RANK];
     uint32_t count = call->args[1].count;
     double eps = mt__arg_given(call, 3)   ? mt__arg_number(call, 3)
-                 : x->dtype == MT_FLOAT32 ? 0x1p-23
+                 : x->dtype != MT_FLOAT64 ? 0x1p-23
                                           : 0x1p-52;
     mt_status status = check_normalized(x, &call->args[1], mt__arg_tensor(call, 2), NULL);
     if (status != MT_OK)
         return status;
     for (uint32_t i = 0; i < count; i++)
         dims[i] = x->rank - (int)count + (int)i;
-    x = MT(to_dtype, x, (int64_t)x->dtype);
+    x = MT(to_dtype, x, (int64_t)mt__wide((mt_dtype)x->dtype)); /* halves are rounded once, at the end */
     mt_tensor *scale = MT(mean_dim, MT(pow, x, 2), mt_value_ints(dims, count), true);
     scale = MT(rsqrt, MT(add_, scale, eps));
     mt_tensor *out = MT(mul, x, scale);
@@ -224,49 +249,48 @@ static mt_status check_channels(const char *name, const mt_tensor *t, int64_t ch
                     (long long)t->numel);
 }
 
-static mt_status check_batch_norm(const mt_tensor *x, mt_tensor *const parts[4], bool training)
+static mt_status check_batch_norm(const mt_tensor *x, const mt_tensor *const parts[4], bool training)
 {
-    static const char *const names[] = {"running_mean", "running_var", "weight", "bias"};
+    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
     int dim;
     if (x->rank < 2)
         return mt__wrap_dim(1, x->rank, &dim);
-    for (int i = 0; i < 4; i++) {
-        if (i < 2 && !training && parts[i] == NULL)
+    for (int k = 0; k < 4; k++) {
+        int i = (k + 2) % 4;
+        if (i >= 2 && !training && parts[i] == NULL)
             return mt__fail(MT_E_RUNTIME, "%s must be defined in evaluation mode", names[i]);
         mt_status status = check_channels(names[i], parts[i], x->dims[1]);
         if (status != MT_OK)
             return status;
     }
-    if ((parts[0] == NULL) != (parts[1] == NULL))
+    if ((parts[2] == NULL) != (parts[3] == NULL))
         return mt__fail(MT_E_VALUE,
                         "running_mean and running_var must either both be None or neither be None");
     if (!mt__is_floating((mt_dtype)x->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'",
                         mt__scalar_type(x->dtype));
-    for (int i = 0; i < 4; i++)
-        if (parts[i] != NULL && parts[i]->dtype != x->dtype)
-            return mixed_dtype(x);
-    return MT_OK;
+    return check_parts(x, parts, 4);
 }
 
 mt_status mt__infer_batch_norm(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 0);
-    mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 1),
-                          mt__arg_tensor(call, 2)};
+    const mt_tensor *parts[] = {mt__arg_tensor(call, 1), mt__arg_tensor(call, 2), mt__arg_tensor(call, 3),
+                                mt__arg_tensor(call, 4)};
     bool training = mt__arg_int(call, 5) != 0;
     mt_status status = check_batch_norm(x, parts, training);
     if (status != MT_OK)
         return status;
     int64_t saved = training ? x->dims[1] : 0;
-    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, 1, &saved);
+    return norm_outs(call, (const int64_t[]){1, 1, 1}, x, dtype_of_parts(x, parts, 4), 1, &saved);
 }
 
 mt_status mt__infer_batch_norm_backward(mt__call *call)
 {
     const mt_tensor *x = mt__arg_tensor(call, 1);
     bool training = mt__arg_int(call, 7) != 0;
-    mt_tensor *parts[] = {mt__arg_tensor(call, 3), mt__arg_tensor(call, 4), mt__arg_tensor(call, 2), NULL};
+    const mt_tensor *parts[] = {mt__arg_tensor(call, 2), NULL, mt__arg_tensor(call, 3),
+                                mt__arg_tensor(call, 4)};
     mt_status status = check_batch_norm(x, parts, training);
     if (status == MT_OK)
         status = check_part(call, "grad_out", mt__arg_tensor(call, 0), x, x->numel, false);
@@ -274,7 +298,7 @@ mt_status mt__infer_batch_norm_backward(mt__call *call)
         status = check_part(call, "save_mean", mt__arg_tensor(call, 5), x, x->dims[1], false);
     if (status == MT_OK && training)
         status = check_part(call, "save_invstd", mt__arg_tensor(call, 6), x, x->dims[1], false);
-    return status == MT_OK ? masked_outs(call, 9, x, 1, &x->dims[1]) : status;
+    return status == MT_OK ? masked_outs(call, 9, x, dtype_of_parts(x, parts, 4), 1, &x->dims[1]) : status;
 }
 
 mt_status mt__composite_batch_norm_impl_index(mt__call *call)

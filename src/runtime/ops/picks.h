@@ -17,4 +17,7 @@ typedef struct mt__picks {
     int64_t dims[MT_MAX_RANK]; /* of the result */
 } mt__picks;
 
+/* For kernels of index_add_: its source times alpha, contiguous and owned. */
+mt_status mt__scaled_source(const mt__call *call, mt_tensor **out);
+
 #endif

@@ -1,6 +1,7 @@
 /* runtime/ops/pool.c - max, average and adaptive pooling over the last two dims: arguments,
  * shapes and messages. */
 #include "runtime/ops/pool.h"
+#include "runtime/narrow.h"
 
 static mt_status read_pair(const mt_value *v, const char *op, const char *what, int64_t out[2])
 {
@@ -182,6 +183,9 @@ mt_status mt__infer_avg_pool2d(mt__call *call)
         status = check_divisor(call, 6);
     if (status == MT_OK)
         status = refuse_bool(input, "avg_pool2d_out_frame");
+    if (status == MT_OK && mt__wide((mt_dtype)input->dtype) == MT_INT32 && input->dtype != MT_INT32)
+        status = mt__fail(MT_E_NOT_IMPLEMENTED, "\"avg_pool2d\" not implemented for '%s'",
+                          mt__scalar_type(input->dtype));
     if (status != MT_OK)
         return status;
     return pooled_out(call, 0, input, (mt_dtype)input->dtype, p.out);

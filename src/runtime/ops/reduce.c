@@ -11,14 +11,19 @@ typedef struct places {
 } places;
 
 static const places where[MT_OP_COUNT] = {
-    [MT_OP_sum] = {0, 0, 1},      [MT_OP_sum_dim] = {1, 2, 3}, [MT_OP_mean] = {0, 0, 1},
-    [MT_OP_mean_dim] = {1, 2, 3}, [MT_OP_prod] = {0, 0, 1},    [MT_OP_prod_dim] = {1, 2, 3},
-    [MT_OP_max_dim] = {1, 2, 0},  [MT_OP_min_dim] = {1, 2, 0}, [MT_OP_amax] = {1, 2, 0},
-    [MT_OP_amin] = {1, 2, 0},     [MT_OP_argmax] = {1, 2, 0},  [MT_OP_argmin] = {1, 2, 0},
-    [MT_OP_any_dim] = {1, 2, 0},  [MT_OP_all_dim] = {1, 2, 0}, [MT_OP_var] = {1, 3, 0},
-    [MT_OP_std] = {1, 3, 0},      [MT_OP_norm] = {2, 3, 0},    [MT_OP_linalg_vector_norm] = {2, 3, 0},
-    [MT_OP_cumsum] = {1, 0, 2},   [MT_OP_cumsum_] = {1, 0, 2}, [MT_OP_logsumexp] = {1, 2, 0},
-    [MT_OP_topk] = {2, 0, 0},     [MT_OP_sort] = {1, 0, 0},
+    [MT_OP_sum] = {0, 0, 1},       [MT_OP_sum_dim] = {1, 2, 3},
+    [MT_OP_mean] = {0, 0, 1},      [MT_OP_mean_dim] = {1, 2, 3},
+    [MT_OP_prod] = {0, 0, 1},      [MT_OP_prod_dim] = {1, 2, 3},
+    [MT_OP_max_dim] = {1, 2, 0},   [MT_OP_min_dim] = {1, 2, 0},
+    [MT_OP_amax] = {1, 2, 0},      [MT_OP_amin] = {1, 2, 0},
+    [MT_OP_argmax] = {1, 2, 0},    [MT_OP_argmin] = {1, 2, 0},
+    [MT_OP_any_dim] = {1, 2, 0},   [MT_OP_all_dim] = {1, 2, 0},
+    [MT_OP_any_dims] = {1, 2, 0},  [MT_OP_all_dims] = {1, 2, 0},
+    [MT_OP_var] = {1, 3, 0},       [MT_OP_std] = {1, 3, 0},
+    [MT_OP_norm] = {2, 3, 0},      [MT_OP_linalg_vector_norm] = {2, 3, 0},
+    [MT_OP_cumsum] = {1, 0, 2},    [MT_OP_cumsum_] = {1, 0, 2},
+    [MT_OP_logsumexp] = {1, 2, 0}, [MT_OP_topk] = {2, 0, 0},
+    [MT_OP_sort] = {1, 0, 0},
 };
 
 mt_status mt__dims_mask(const int64_t *list, uint32_t count, int rank, uint32_t *mask)
@@ -50,7 +55,9 @@ mt_status mt__reduction_of(const mt__call *call, mt__reduction *out)
         if (status != MT_OK)
             return status;
     }
-    if (self->rank == 0)
+    bool none = dim != NULL && dim->kind == MT_INTS && dim->count == 0 &&
+                (call->op->id == MT_OP_any_dims || call->op->id == MT_OP_all_dims);
+    if (self->rank == 0 || none)
         out->mask = 0;
     out->count = 1;
     for (int i = 0; i < self->rank; i++)
@@ -204,13 +211,18 @@ mt_status mt__infer_argmax(mt__call *call)
         return mt__fail(MT_E_RUNTIME, "%s(): does not support bool input", mt__op_short_name(call->op));
     return extreme_to(call, MT_INT64, false);
 }
+/* Of bytes, a byte: uint8 was PyTorch's bool once. */
 mt_status mt__infer_truth(mt__call *call)
 {
-    return reduce_to(call, MT_BOOL);
+    return reduce_to(call, mt__arg_tensor(call, 0)->dtype == MT_UINT8 ? MT_UINT8 : MT_BOOL);
 }
 mt_status mt__infer_truth_dim(mt__call *call)
 {
-    return reduce_to(call, MT_BOOL);
+    return mt__infer_truth(call);
+}
+mt_status mt__infer_truth_dims(mt__call *call)
+{
+    return mt__infer_truth(call);
 }
 
 /* ------------------------------------------------------------------------------------------------- moments */
@@ -232,6 +244,16 @@ mt_status mt__infer_vector_norm(mt__call *call)
         return mt__fail(MT_E_RUNTIME,
                         "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
                         mt__scalar_type(self->dtype));
+    mt_dtype dtype = mt__arg_given(call, 4) ? (mt_dtype)mt__arg_int(call, 4) : (mt_dtype)self->dtype;
+    if (!mt__is_floating(dtype))
+        return mt__fail(MT_E_RUNTIME,
+                        "linalg.vector_norm: dtype should be floating point or complex, but got %s",
+                        mt__scalar_type(dtype));
+    if (mt__promote_types((mt_dtype)self->dtype, dtype) != dtype)
+        return mt__fail(MT_E_RUNTIME,
+                        "linalg.vector_norm: the dtype of the input (%s) should be convertible without "
+                        "narrowing to the specified dtype (%s)",
+                        mt__scalar_type(self->dtype), mt__scalar_type(dtype));
     mt_status status = mt__reduction_of(call, &r);
     if (status != MT_OK)
         return status;
@@ -251,7 +273,7 @@ mt_status mt__infer_vector_norm(mt__call *call)
                     "dimension is empty and the operation does not have an identity",
                     ord, i);
     }
-    return make_out(call, &r, (mt_dtype)self->dtype, 0);
+    return make_out(call, &r, dtype, 0);
 }
 
 mt_status mt__composite_norm(mt__call *call)

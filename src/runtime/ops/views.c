@@ -5,6 +5,7 @@
  */
 #include "runtime/runtime.h"
 #include "runtime/ops/views.h"
+#include "runtime/ops/reduce.h"
 
 /* The dims and strides of a view under construction. */
 typedef struct geometry {
@@ -217,6 +218,69 @@ mt_status mt__infer_squeeze_dim(mt__call *call)
     if (g.rank > 0 && g.dims[dim] == 1)
         remove_dim(&g, dim);
     return finish(call, &g);
+}
+
+mt_status mt__infer_squeeze_dims(mt__call *call)
+{
+    geometry g = geometry_of(mt__arg_tensor(call, 0));
+    const mt_value *dims = &call->args[1];
+    uint32_t mask;
+    mt_status status = mt__dims_mask(dims->as.ints, dims->count, g.rank, &mask);
+    if (status != MT_OK)
+        return status;
+    for (int i = g.rank - 1; i >= 0; i--)
+        if ((mask >> i & 1u) && g.dims[i] == 1)
+            remove_dim(&g, i);
+    return finish(call, &g);
+}
+
+/* The last dim of a view with smaller or larger elements, and the strides and offset, which count in elements. */
+static mt_status recount(geometry *g, mt_dtype from, mt_dtype to)
+{
+    int64_t had = (int64_t)mt_dtype_bytes(from), has = (int64_t)mt_dtype_bytes(to);
+    int last = g->rank - 1;
+    const char *a = mt__scalar_type(from), *b = mt__scalar_type(to);
+    if (had == has)
+        return MT_OK;
+    if (g->rank == 0)
+        return mt__fail(MT_E_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)", a,
+                        b);
+    if (g->strides[last] != 1)
+        return mt__fail(MT_E_RUNTIME,
+                        "self.stride(-1) must be 1 to view %s as %s (different element sizes), but got %lld",
+                        a, b, (long long)g->strides[last]);
+    int64_t times = has / had;
+    if (has > had && g->dims[last] % times != 0)
+        return mt__fail(MT_E_RUNTIME,
+                        "self.size(-1) must be divisible by %lld to view %s as %s (different element "
+                        "sizes), but got %lld",
+                        (long long)times, a, b, (long long)g->dims[last]);
+    if (has > had && g->offset % times != 0)
+        return mt__fail(MT_E_RUNTIME,
+                        "self.storage_offset() must be divisible by %lld to view %s as %s (different "
+                        "element sizes), but got %lld",
+                        (long long)times, a, b, (long long)g->offset);
+    for (int i = 0; i < last; i++) {
+        if (has > had && g->strides[i] % times != 0)
+            return mt__fail(MT_E_RUNTIME,
+                            "self.stride(%d) must be divisible by %lld to view %s as %s (different element "
+                            "sizes), but got %lld",
+                            i, (long long)times, a, b, (long long)g->strides[i]);
+        g->strides[i] = g->strides[i] * had / has;
+    }
+    g->offset = g->offset * had / has;
+    g->dims[last] = g->dims[last] * had / has;
+    return MT_OK;
+}
+
+mt_status mt__infer_view_dtype(mt__call *call)
+{
+    const mt_tensor *self = mt__arg_tensor(call, 0);
+    geometry g = geometry_of(self);
+    mt_dtype dtype = (mt_dtype)mt__arg_int(call, 1);
+    mt_status status = recount(&g, (mt_dtype)self->dtype, dtype);
+    return status == MT_OK ? mt__alias_as(self, dtype, g.rank, g.dims, g.strides, g.offset, &call->outs[0])
+                           : status;
 }
 
 mt_status mt__infer_alias(mt__call *call)

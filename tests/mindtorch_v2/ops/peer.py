@@ -3,7 +3,8 @@ import numpy as np
 
 from .case import DTYPES
 
-DTYPE_NAMES = {"b": "bool", "i": "int32", "l": "int64", "f": "float32", "d": "float64"}
+DTYPE_NAMES = {"b": "bool", "i": "int32", "l": "int64", "f": "float32", "d": "float64", "u": "uint8", "c": "int8", "s": "int16", "h": "float16",
+               "y": "bfloat16"}
 
 
 class Row:
@@ -45,8 +46,8 @@ class Peer:
         return t if self.device == "cpu" else t.to(self.device)
 
     def array(self, t):
-        t = t.detach()
-        return np.array((t if self.device == "cpu" else t.to("cpu")).numpy())
+        t = t.detach().to("cpu")
+        return np.array((t.float() if self.letter(t) == "y" else t).numpy())  # NumPy has no bfloat16
 
     def letter(self, t):
         text = str(t.dtype).split(".")[-1]
@@ -103,7 +104,7 @@ class Torch(Peer):
         return getattr(self.module.ops.aten, id)(*args)
 
     def array(self, t):
-        return np.array(t.numpy(force=True))  # some of its zeros are not in memory
+        return np.array((t.float() if self.letter(t) == "y" else t).numpy(force=True))  # some of its zeros are not in memory
 
 
 class Dtype:

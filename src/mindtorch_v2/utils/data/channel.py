@@ -22,15 +22,17 @@ _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 
 
-def _to_tensor(array, requires_grad):
-    return torch.from_numpy(array).requires_grad_(requires_grad)
+def _to_tensor(array, requires_grad, dtype=None):
+    t = torch.from_numpy(array)
+    return (t if dtype is None else t._as(dtype)).requires_grad_(requires_grad)
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value):
         if type(value) is torch.Tensor:
-            array = numpy.ascontiguousarray(value.detach().cpu().numpy()).reshape(tuple(value.shape))
-            return _to_tensor, (array, value.requires_grad and value.is_leaf)
+            t, bits = value.detach().cpu(), value.dtype == torch.bfloat16  # NumPy has no bfloat16
+            array = numpy.ascontiguousarray((t._as(torch.int16) if bits else t).numpy()).reshape(tuple(value.shape))
+            return _to_tensor, (array, value.requires_grad and value.is_leaf, value.dtype if bits else None)
         return NotImplemented
 
 

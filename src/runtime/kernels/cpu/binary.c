@@ -67,21 +67,33 @@ static inline mt_status run(mt__call *call, mt__loop *const *loops, mt_dtype giv
 #define INT_LOOPS(op, setup, expr)                                                                           \
     LOOP(, op, i32, int32_t, uint32_t, int32_t, setup, expr)                                                 \
     LOOP(, op, i64, int64_t, uint64_t, int64_t, setup, expr)
+#define NARROW_LOOPS(op, setup, expr)                                                                        \
+    LOOP(, op, u8, uint8_t, uint32_t, uint8_t, setup, expr)                                                  \
+    LOOP(, op, i8, int8_t, uint32_t, int8_t, setup, expr)                                                    \
+    LOOP(, op, i16, int16_t, uint32_t, int16_t, setup, expr)
 #define FLOAT_LOOPS(op, setup, expr)                                                                         \
     LOOP(MT__CLONES, op, f32, float, float, float, setup, expr)                                              \
     LOOP(MT__CLONES, op, f64, double, double, double, setup, expr)
 
+/* Those of narrow integers are there if narrow.c says so (LOOPS); other ops widen them. */
+#define NARROW_ENTRIES(op) [MT_UINT8] = op##_u8, [MT_INT8] = op##_i8, [MT_INT16] = op##_i16
 #define TABLE_ALL(op)                                                                                        \
-    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64, op##_f32, op##_f64};
+    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64,                           \
+                                                    op##_f32,  op##_f64, NARROW_ENTRIES(op)};
+#define TABLE_NARROW(op)                                                                                     \
+    static mt__loop *const op##_loops[MT_DTYPES] = {NULL,     op##_i32, op##_i64,                            \
+                                                    op##_f32, op##_f64, NARROW_ENTRIES(op)};
 #define TABLE_NUMBER(op)                                                                                     \
     static mt__loop *const op##_loops[MT_DTYPES] = {NULL, op##_i32, op##_i64, op##_f32, op##_f64};
 #define TABLE_FLOAT(op) static mt__loop *const op##_loops[MT_DTYPES] = {NULL, NULL, NULL, op##_f32, op##_f64};
 #define TABLE_INT(op)                                                                                        \
-    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64, NULL, NULL};
+    static mt__loop *const op##_loops[MT_DTYPES] = {op##_bool, op##_i32, op##_i64,                           \
+                                                    NULL,      NULL,     NARROW_ENTRIES(op)};
 
 #define LOOPS_ALL(op, expr)                                                                                  \
     BOOL_LOOP(op, MT__NO_SETUP, expr)                                                                        \
     INT_LOOPS(op, MT__NO_SETUP, expr)                                                                        \
+    NARROW_LOOPS(op, MT__NO_SETUP, expr)                                                                     \
     FLOAT_LOOPS(op, MT__NO_SETUP, expr)                                                                      \
     TABLE_ALL(op)
 
@@ -91,11 +103,13 @@ LOOPS_ALL(add, (wide)a + (wide)b)
 BOOL_LOOP(mul, MT__NO_SETUP, a &b)
 LOOP(, mul, i32, int32_t, uint32_t, int32_t, MT__NO_SETUP, (wide)a *(wide)b)
 LOOP(MT__CLONES, mul, i64, int64_t, uint64_t, int64_t, MT__NO_SETUP, (wide)a *(wide)b)
+NARROW_LOOPS(mul, MT__NO_SETUP, (wide)a *(wide)b)
 FLOAT_LOOPS(mul, MT__NO_SETUP, a *b)
 TABLE_ALL(mul)
 INT_LOOPS(sub, MT__NO_SETUP, (wide)a - (wide)b)
+NARROW_LOOPS(sub, MT__NO_SETUP, (wide)a - (wide)b)
 FLOAT_LOOPS(sub, MT__NO_SETUP, a - b)
-TABLE_NUMBER(sub)
+TABLE_NARROW(sub)
 FLOAT_LOOPS(div, MT__NO_SETUP, a / b)
 TABLE_FLOAT(div)
 
@@ -104,6 +118,7 @@ TABLE_FLOAT(div)
 #define FLOAT_ALPHA const type alpha = (type)mt__value_number(user)
 BOOL_LOOP(scaled, INT_ALPHA, a | (alpha != 0 && b))
 INT_LOOPS(scaled, INT_ALPHA, (wide)a + alpha * (wide)b)
+NARROW_LOOPS(scaled, INT_ALPHA, (wide)a + alpha * (wide)b)
 FLOAT_LOOPS(scaled, FLOAT_ALPHA, a + alpha * b)
 TABLE_ALL(scaled)
 
@@ -314,6 +329,9 @@ TABLE_FLOAT(atan2)
     LOOP(, op, bool, bool, bool, bool, MT__NO_SETUP, expr)                                                   \
     LOOP(, op, i32, int32_t, int32_t, bool, MT__NO_SETUP, expr)                                              \
     LOOP(, op, i64, int64_t, int64_t, bool, MT__NO_SETUP, expr)                                              \
+    LOOP(, op, u8, uint8_t, uint8_t, bool, MT__NO_SETUP, expr)                                               \
+    LOOP(, op, i8, int8_t, int8_t, bool, MT__NO_SETUP, expr)                                                 \
+    LOOP(, op, i16, int16_t, int16_t, bool, MT__NO_SETUP, expr)                                              \
     LOOP(MT__CLONES, op, f32, float, float, bool, MT__NO_SETUP, expr)                                        \
     LOOP(MT__CLONES, op, f64, double, double, bool, MT__NO_SETUP, expr)                                      \
     TABLE_ALL(op)                                                                                            \
@@ -326,6 +344,7 @@ MT__TRUTHS(LOOPS_TRUTH)
 #define LOOPS_BITS(op, expr)                                                                                 \
     BOOL_LOOP(op, MT__NO_SETUP, expr)                                                                        \
     INT_LOOPS(op, MT__NO_SETUP, expr)                                                                        \
+    NARROW_LOOPS(op, MT__NO_SETUP, expr)                                                                     \
     TABLE_INT(op)
 MT__BITS(LOOPS_BITS)
 

@@ -6,6 +6,7 @@
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -71,7 +72,7 @@ mt_status mt__cpu_uniform(mt__call *call)
     double from = mt__arg_number(call, 1), to = mt__arg_number(call, 2);
     if (!mt__is_floating((mt_dtype)call->outs[0]->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"check_uniform_bounds\" not implemented for '%s'",
-                        mt__scalar_type(call->outs[0]->dtype));
+                        mt__asked_dtype(call, call->outs[0]->dtype));
     if (from > to)
         return mt__fail(MT_E_RUNTIME,
                         "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from, to);
@@ -223,7 +224,7 @@ mt_status mt__cpu_normal(mt__call *call)
     double std = mt__arg_number(call, 2);
     if (!mt__is_floating((mt_dtype)call->outs[0]->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"normal_kernel_cpu\" not implemented for '%s'",
-                        mt__scalar_type(call->outs[0]->dtype));
+                        mt__asked_dtype(call, call->outs[0]->dtype));
     if (!(std >= 0))
         return mt__fail(MT_E_RUNTIME, "normal expects std >= 0.0, but found std %g", std);
     return fill(call, fill_normal);
@@ -237,7 +238,7 @@ static void put(mt_tensor *t, int64_t i, int64_t value)
     switch ((mt_dtype)t->dtype) {
 #define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
-        ((T *)t->data)[i] = (T)value;                                                                        \
+        ((T *)t->data)[i] = MT__TO_##sym(value);                                                             \
         break;
         MT_DTYPE_LIST(X)
 #undef X
@@ -248,22 +249,35 @@ static void put(mt_tensor *t, int64_t i, int64_t value)
 
 static void fill_random(mt__chance *g, const mt__call *call, mt_tensor *t)
 {
-    int64_t from = mt__arg_int(call, 1);
-    uint64_t range = (uint64_t)mt__arg_int(call, 2) - (uint64_t)from;
+    int64_t from = mt__arg_int(call, 1), last = 0;
+    bool all =
+        !mt__arg_given(call, 2) && from == 0; /* PyTorch draws 32 bits where the numbers have no more */
+    (void)mt__random_last(call, &last);
+    uint64_t range = (uint64_t)last - (uint64_t)from + 1;
+    bool wide = all ? mt__size_of(t) == 8 : range >= 1u << 28;
     for (int64_t i = 0; i < t->numel; i++) {
-        uint64_t drawn = range >= 1u << 28 ? mt__random64(g) : mt__random(g);
+        uint64_t drawn = wide ? mt__random64(g) : mt__random(g);
         put(t, i, (int64_t)(drawn % range + (uint64_t)from));
     }
 }
 
 mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last)
 {
-    static const char *const names[] = {"bool", "int", "int64_t", "float", "double"};
-    static const int64_t bounds[][2] = {{0, 1},
-                                        {INT32_MIN, INT32_MAX},
-                                        {INT64_MIN, INT64_MAX},
-                                        {INT64_MIN, INT64_MAX},
-                                        {INT64_MIN, INT64_MAX}};
+    static const char *const names[MT_DTYPES] = {[MT_BOOL] = "bool",         [MT_INT32] = "int",
+                                                 [MT_INT64] = "int64_t",     [MT_FLOAT32] = "float",
+                                                 [MT_FLOAT64] = "double",    [MT_UINT8] = "unsigned char",
+                                                 [MT_INT8] = "signed char",  [MT_INT16] = "short int",
+                                                 [MT_FLOAT16] = "c10::Half", [MT_BFLOAT16] = "c10::BFloat16"};
+    static const int64_t bounds[MT_DTYPES][2] = {[MT_BOOL] = {0, 1},
+                                                 [MT_INT32] = {INT32_MIN, INT32_MAX},
+                                                 [MT_INT64] = {INT64_MIN, INT64_MAX},
+                                                 [MT_FLOAT32] = {INT64_MIN, INT64_MAX},
+                                                 [MT_FLOAT64] = {INT64_MIN, INT64_MAX},
+                                                 [MT_UINT8] = {0, UINT8_MAX},
+                                                 [MT_INT8] = {INT8_MIN, INT8_MAX},
+                                                 [MT_INT16] = {INT16_MIN, INT16_MAX},
+                                                 [MT_FLOAT16] = {-65504, 65504},
+                                                 [MT_BFLOAT16] = {INT64_MIN, INT64_MAX}};
     if (from < bounds[dtype][0] || from > bounds[dtype][1])
         return mt__fail(MT_E_RUNTIME, "from is out of bounds for %s", names[dtype]);
     if (last < bounds[dtype][0] || last > bounds[dtype][1])
@@ -273,12 +287,8 @@ mt_status mt__random_range(mt_dtype dtype, int64_t from, int64_t last)
 
 mt_status mt__cpu_random(mt__call *call)
 {
-    int64_t from = mt__arg_int(call, 1), to = mt__arg_int(call, 2);
-    if (from >= to)
-        return mt__fail(MT_E_RUNTIME,
-                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                        (long long)from, (long long)to);
-    mt_status status = mt__random_range((mt_dtype)call->outs[0]->dtype, from, to - 1);
+    int64_t last;
+    mt_status status = mt__random_last(call, &last);
     return status == MT_OK ? fill(call, fill_random) : status;
 }
 

@@ -2,6 +2,7 @@
  * integer by truncation. */
 #include "runtime/device/device.h"
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 
 /* One element to many places. */
 #define SPREAD(sym, T, ...)                                                                                  \
@@ -19,17 +20,46 @@
 MT_DTYPE_LIST(SPREAD)
 
 /* A loop for each pair of dtypes. A list cannot be expanded within itself, so PAIRS names the dtypes again. */
-#define FROM(TO, to_type, FROM_SYM, type) MT__LOOP1(, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP, x)
+#define FROM(TO, to_type, FROM_SYM, type, attributes)                                                        \
+    MT__LOOP1(attributes, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP,                               \
+              MT__TO_##TO(MT__FROM_##FROM_SYM(x)))
 #define PAIRS(X, TO, to_type)                                                                                \
-    X(TO, to_type, BOOL, bool)                                                                               \
-    X(TO, to_type, INT32, int32_t)                                                                           \
-    X(TO, to_type, INT64, int64_t) X(TO, to_type, FLOAT32, float) X(TO, to_type, FLOAT64, double)
+    X(TO, to_type, BOOL, bool, )                                                                             \
+    X(TO, to_type, INT32, int32_t, )                                                                         \
+    X(TO, to_type, INT64, int64_t, )                                                                         \
+    X(TO, to_type, FLOAT32, float, HALVES_##TO)                                                              \
+    X(TO, to_type, FLOAT64, double, )                                                                        \
+    X(TO, to_type, UINT8, uint8_t, )                                                                         \
+    X(TO, to_type, INT8, int8_t, )                                                                           \
+    X(TO, to_type, INT16, int16_t, )                                                                         \
+    X(TO, to_type, FLOAT16, uint16_t, FLOATS_##TO) X(TO, to_type, BFLOAT16, uint16_t, FLOATS_##TO)
+/* What every op on halves does twice is compiled for several instruction sets. */
+#define HALVES_BOOL
+#define HALVES_UINT8
+#define HALVES_INT8
+#define HALVES_INT16
+#define HALVES_INT32
+#define HALVES_INT64
+#define HALVES_FLOAT16 MT__CLONES
+#define HALVES_BFLOAT16 MT__CLONES
+#define HALVES_FLOAT32
+#define HALVES_FLOAT64
+#define FLOATS_BOOL
+#define FLOATS_UINT8
+#define FLOATS_INT8
+#define FLOATS_INT16
+#define FLOATS_INT32
+#define FLOATS_INT64
+#define FLOATS_FLOAT16
+#define FLOATS_BFLOAT16
+#define FLOATS_FLOAT32 MT__CLONES
+#define FLOATS_FLOAT64
 #define CASTS_TO(TO, to_type, ...) PAIRS(FROM, TO, to_type)
 MT_DTYPE_LIST(CASTS_TO)
 
 mt__loop *mt__cast_loop(mt_dtype to, mt_dtype from)
 {
-#define ENTRY(TO, to_type, FROM_SYM, type) [MT_##FROM_SYM] = cast_##TO##_##FROM_SYM,
+#define ENTRY(TO, to_type, FROM_SYM, type, attributes) [MT_##FROM_SYM] = cast_##TO##_##FROM_SYM,
 #define ROW(TO, to_type, ...) [MT_##TO] = {PAIRS(ENTRY, TO, to_type)},
     static mt__loop *const loops[MT_DTYPES][MT_DTYPES] = {MT_DTYPE_LIST(ROW)};
     return loops[to][from];

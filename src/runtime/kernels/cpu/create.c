@@ -5,6 +5,7 @@
  * So results are bitwise those of PyTorch.
  */
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 #include <math.h>
 
 #define BLOCK(T) (32 / (int64_t)sizeof(T))
@@ -120,7 +121,7 @@ mt_status mt__cpu_eye(mt__call *call)
 #define X(sym, T, ...)                                                                                       \
     case MT_##sym:                                                                                           \
         for (int64_t i = 0; i < n; i++)                                                                      \
-            ((T *)out->data)[i * step] = (T)1;                                                               \
+            ((T *)out->data)[i * step] = MT__TO_##sym(1);                                                    \
         break;
         MT_DTYPE_LIST(X)
 #undef X

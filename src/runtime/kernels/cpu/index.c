@@ -7,6 +7,7 @@
  * on one thread, in order, so results are reproducible to the bit.
  */
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 #include "runtime/ops/picks.h"
 #include <stdlib.h>
 
@@ -190,6 +191,7 @@ typedef struct reading {
         }                                                                                                    \
     }
 READ(8)
+READ(16)
 READ(32)
 READ(64)
 
@@ -198,6 +200,8 @@ static void read_rows(int64_t begin, int64_t end, void *user)
     const reading *r = user;
     if (r->item == 1)
         read_8(r->g, (const void *)r->from, (void *)r->to, begin, end);
+    else if (r->item == 2)
+        read_16(r->g, (const void *)r->from, (void *)r->to, begin, end);
     else if (r->item == 4)
         read_32(r->g, (const void *)r->from, (void *)r->to, begin, end);
     else
@@ -280,6 +284,21 @@ mt_status mt__cpu_embedding(mt__call *call)
 #define SUM_INT64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define SUM_FLOAT32(a, b) ((a) + (b))
 #define SUM_FLOAT64(a, b) ((a) + (b))
+#define SUM_UINT8(a, b) ((uint8_t)((a) + (b)))
+#define SUM_INT8(a, b) ((int8_t)((a) + (b)))
+#define SUM_INT16(a, b) ((int16_t)((a) + (b)))
+#define SUM_FLOAT16(a, b) mt__float16_of_float(mt__float_of_float16(a) + mt__float_of_float16(b))
+#define SUM_BFLOAT16(a, b) mt__bfloat16_of_float(mt__float_of_bfloat16(a) + mt__float_of_bfloat16(b))
+#define PRODUCT_BOOL(a, b) ((a) && (b))
+#define PRODUCT_INT32(a, b) ((int32_t)((uint32_t)(a) * (uint32_t)(b)))
+#define PRODUCT_INT64(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define PRODUCT_FLOAT32(a, b) ((a) * (b))
+#define PRODUCT_FLOAT64(a, b) ((a) * (b))
+#define PRODUCT_UINT8(a, b) ((uint8_t)((a) * (b)))
+#define PRODUCT_INT8(a, b) ((int8_t)((a) * (b)))
+#define PRODUCT_INT16(a, b) ((int16_t)((a) * (b)))
+#define PRODUCT_FLOAT16(a, b) mt__float16_of_float(mt__float_of_float16(a) * mt__float_of_float16(b))
+#define PRODUCT_BFLOAT16(a, b) mt__bfloat16_of_float(mt__float_of_bfloat16(a) * mt__float_of_bfloat16(b))
 MT_DTYPE_LIST(WRITE)
 
 static void write_grid(const grid *g, const mt_tensor *to, const mt_tensor *from, int64_t step, bool adds)
@@ -329,7 +348,7 @@ mt_status mt__cpu_index_add(mt__call *call)
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt_tensor *source;
     grid g;
-    mt_status status = mt__contiguous(mt__arg_tensor(call, 3), &source);
+    mt_status status = mt__scaled_source(call, &source);
     if (status != MT_OK)
         return status;
     status = grid_along(&g, self, mt__wrapped_dim(mt__arg_int(call, 1), self->rank), mt__arg_tensor(call, 2),
@@ -536,6 +555,11 @@ static void row_begins(const rows *r, int64_t row, int64_t *at, int64_t *beside)
     {                                                                                                        \
         EACH_PLACE(T) *big = SUM_##sym(*big, *small);                                                        \
         END_PLACE                                                                                            \
+    }                                                                                                        \
+    static void scatter_multiply_##sym(const rows *r, int64_t begin, int64_t end)                            \
+    {                                                                                                        \
+        EACH_PLACE(T) *big = PRODUCT_##sym(*big, *small);                                                    \
+        END_PLACE                                                                                            \
     }
 MT_DTYPE_LIST(ROWS)
 
@@ -548,6 +572,10 @@ static rows_fn *const scatters[] = {MT_DTYPE_LIST(X)};
 #undef X
 #define X(sym, T, ...) [MT_##sym] = scatter_add_##sym,
 static rows_fn *const scatter_adds[] = {MT_DTYPE_LIST(X)};
+#undef X
+
+#define X(sym, T, ...) [MT_##sym] = scatter_multiply_##sym,
+static rows_fn *const scatter_multiplies[] = {MT_DTYPE_LIST(X)};
 #undef X
 
 #define FEW 2048 /* indices: they are still in the cache when they are used */
@@ -635,6 +663,11 @@ mt_status mt__cpu_scatter_add(mt__call *call)
     return run_scatter(call, scatter_adds);
 }
 
+mt_status mt__cpu_scatter_reduce(mt__call *call)
+{
+    return run_scatter(call, call->args[4].as.text[0] == 'a' ? scatter_adds : scatter_multiplies);
+}
+
 /* --------------------------------------------------------------------------------------------------- nonzero */
 
 #define NONZERO(sym, T, ...)                                                                                 \
@@ -642,7 +675,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
     {                                                                                                        \
         int64_t count = 0;                                                                                   \
         for (int64_t i = 0; i < n; i++)                                                                      \
-            count += x[i] != 0;                                                                              \
+            count += MT__FROM_##sym(x[i]) != 0;                                                              \
         return count;                                                                                        \
     }                                                                                                        \
     /* Writes each index where the next found one goes, found or not: branches would be mispredicted. */     \
@@ -655,7 +688,7 @@ mt_status mt__cpu_scatter_add(mt__call *call)
             int64_t first = found;                                                                           \
             for (int64_t i = 0; i < width && found < total; i++) {                                           \
                 out[found * rank + rank - 1] = i;                                                            \
-                found += x[begin + i] != 0;                                                                  \
+                found += MT__FROM_##sym(x[begin + i]) != 0;                                                  \
             }                                                                                                \
             for (int64_t f = first; f < found && rank > 1; f++)                                              \
                 memcpy(out + f * rank, lead, (size_t)(rank - 1) * sizeof *out);                              \

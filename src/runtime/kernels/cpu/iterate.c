@@ -4,6 +4,7 @@
  * operand j is at data[j] plus the sum of index * steps[j].
  */
 #include "runtime/kernels/cpu/iterate.h"
+#include "runtime/narrow.h"
 
 #define BLOCK 512 /* elements cast at a time */
 #define SHORT 64  /* rows of at most so many elements are joined */
@@ -368,5 +369,5 @@ void mt__plan_run(mt__plan *p, mt__loop *loop, const void *user)
 mt_status mt__refuse_dtype(const mt__call *call)
 {
     return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", mt__op_short_name(call->op),
-                    mt__scalar_type(call->compute));
+                    mt__asked_dtype(call, call->compute));
 }

@@ -80,8 +80,7 @@ static void run_part(int64_t begin, int64_t end, void *user)
     w->run(begin, end, w->j);
 }
 
-static mt_status extreme(mt__call *call, rows_fn *const of_dtype[MT_DTYPES], mt_tensor *values,
-                         mt_tensor *indices)
+static mt_status extreme(mt__call *call, rows_fn *const *of_dtype, mt_tensor *values, mt_tensor *indices)
 {
     const mt_tensor *self = mt__arg_tensor(call, 0);
     mt__reduction r;

@@ -241,7 +241,7 @@ static void store(const job *j, int64_t at, const number *acc, int64_t n)
         STORE(float);
     case MT_FLOAT64:
         STORE(double);
-    case MT_DTYPES:
+    default:
         break;
     }
 #undef STORE

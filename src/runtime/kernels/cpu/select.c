@@ -24,9 +24,10 @@ static mt_status run3(mt__call *call, mt__loop *const *loops, const mt_value *co
 WHERE(uint8_t)
 WHERE(uint32_t)
 WHERE(uint64_t)
+/* Narrow ones are widened. */
 #define WHERE_ENTRY(sym, T, ...)                                                                             \
     [MT_##sym] = sizeof(T) == 1 ? where_uint8_t : sizeof(T) == 4 ? where_uint32_t : where_uint64_t,
-static mt__loop *const where_loops[MT_DTYPES] = {MT_DTYPE_LIST(WHERE_ENTRY)};
+static mt__loop *const where_loops[MT_DTYPES] = {MT_DTYPES_WIDE(WHERE_ENTRY)};
 
 mt_status mt__cpu_where(mt__call *call)
 {
@@ -102,6 +103,12 @@ mt_status mt__cpu_clamp_min(mt__call *call)
 {
     const mt_value none = mt_value_none(NULL);
     return clamp(call, &call->args[1], &none);
+}
+
+mt_status mt__cpu_clamp_max(mt__call *call)
+{
+    const mt_value none = mt_value_none(NULL);
+    return clamp(call, &none, &call->args[1]);
 }
 
 /* -------------------------------------------------------------------------------------------- three tensors */

@@ -6,6 +6,7 @@
  */
 #include "runtime/chance.h"
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/narrow.h"
 #include "runtime/ops/reduce.h"
 
 /* X(variant, kernel, defines, dtypes) */
@@ -143,8 +144,13 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
         mt__launch_long(&l, out->numel);
         mt__launch_value(&l, &seed, sizeof seed);
         for (unsigned i = 1; i < 3; i++) {
-            mt_value zero = mt_value_int(0);
-            const mt_value *v = i < call->op->param_count ? &call->args[i] : &zero;
+            mt_value end = mt_value_int(0);
+            const mt_value *v = i < call->op->param_count ? &call->args[i] : &end;
+            if (v->kind == MT_NONE) { /* random_() without an end; the largest int64 is left out */
+                (void)mt__random_last(call, &end.as.i);
+                end.as.i += end.as.i < INT64_MAX;
+                v = &end;
+            }
             mt__scalar e = mt__scalar_of(as, v);
             mt__launch_value(&l, &e, (uint32_t)mt_dtype_bytes(as));
         }
@@ -163,13 +169,13 @@ static mt_status draw_into(mt__call *call, const draw *d, const mt_tensor *out)
 static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
 {
     double a = d->op != MT_OP_bernoulli ? mt__arg_number(call, 1) : 0,
-           b = call->op->param_count > 2 ? mt__arg_number(call, 2) : 0;
+           b = call->op->param_count > 2 && mt__arg_given(call, 2) ? mt__arg_number(call, 2) : 0;
     if (d->real && !mt__is_floating(dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
                         d->op == MT_OP_uniform_  ? "check_uniform_bounds"
                         : d->op == MT_OP_normal_ ? "normal_kernel_npu"
                                                  : "bernoulli_tensor_npu_p_",
-                        mt__scalar_type(dtype));
+                        mt__asked_dtype(call, dtype));
     if (d->op == MT_OP_uniform_ && !(a <= b))
         return mt__fail(MT_E_RUNTIME,
                         "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", a, b);
@@ -177,12 +183,8 @@ static mt_status check_draw(const mt__call *call, const draw *d, mt_dtype dtype)
         return mt__fail(MT_E_RUNTIME, "normal expects std >= 0.0, but found std %g", b);
     if (d->op == MT_OP_bernoulli_ && !(a >= 0 && a <= 1))
         return mt__fail(MT_E_RUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g", a);
-    if (d->op == MT_OP_random_ && mt__arg_int(call, 1) >= mt__arg_int(call, 2))
-        return mt__fail(MT_E_RUNTIME,
-                        "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                        (long long)mt__arg_int(call, 1), (long long)mt__arg_int(call, 2));
-    return d->op == MT_OP_random_ ? mt__random_range(dtype, mt__arg_int(call, 1), mt__arg_int(call, 2) - 1)
-                                  : MT_OK;
+    int64_t last;
+    return d->op == MT_OP_random_ ? mt__random_last(call, &last) : MT_OK;
 }
 
 mt_status mt__npu_chance(mt__call *call)

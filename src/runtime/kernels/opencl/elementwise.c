@@ -4,6 +4,7 @@
  * kernels/cpu (binary.c, unary.c, activation.c, select.c), line by line.
  */
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/narrow.h"
 #include "runtime/kernels/formulas.h"
 #include "runtime/ops/reduce.h"
 #include <math.h>
@@ -142,7 +143,7 @@ const mt__expression mt__expressions[MT__EXPRESSIONS] = {
 static mt_status refuse(const mt__call *call)
 {
     return mt__fail(MT_E_NOT_IMPLEMENTED, "\"%s_npu\" not implemented for '%s'", mt__op_short_name(call->op),
-                    mt__scalar_type(call->compute));
+                    mt__asked_dtype(call, call->compute));
 }
 
 /* Applies the expression `id`, which may be another op's, to the op's arguments. */
@@ -206,7 +207,11 @@ mt_status mt__npu_pow(mt__call *call)
 mt_status mt__npu_clamp(mt__call *call)
 {
     const mt_value none = mt_value_none(NULL);
-    const mt_value *low = &call->args[1], *high = call->op->base == MT_OP_clamp_min ? &none : &call->args[2];
+    mt_op_id op = call->op->base;
+    const mt_value *low = op == MT_OP_clamp_max ? &none : &call->args[1],
+                   *high = op == MT_OP_clamp_min   ? &none
+                           : op == MT_OP_clamp_max ? &call->args[1]
+                                                   : &call->args[2];
     mt__map m = {.compute = call->compute, .out = call->outs[0]};
     if (call->compute == MT_BOOL)
         return refuse(call);
@@ -234,8 +239,9 @@ mt_status mt__npu_assign(mt_tensor *to, const mt_tensor *from)
         return mt__npu_copy(npu, to->storage->data, (uint64_t)to->offset * size, from->storage->data,
                             (uint64_t)from->offset * size, (uint64_t)to->numel * size);
     }
-    mt__map m = {.id = MT__COPY, .compute = (mt_dtype)to->dtype, .out = to};
-    mt__map_add_tensor(&m, from, (mt_dtype)to->dtype);
+    mt_dtype compute = mt__wide((mt_dtype)to->dtype);
+    mt__map m = {.id = MT__COPY, .compute = compute, .out = to};
+    mt__map_add_tensor(&m, from, compute);
     return mt__map_run(&m);
 }
 
@@ -360,8 +366,8 @@ mt_status mt__npu_fill_kernel(mt__call *call)
         return mt__npu_fill(npu, t->storage->data, (uint64_t)t->offset * size, (uint64_t)t->numel * size, &e,
                             size);
     }
-    mt__map m = {.id = MT__COPY, .compute = dtype, .out = t};
-    mt__map_add(&m, v, dtype);
+    mt__map m = {.id = MT__COPY, .compute = mt__wide(dtype), .out = t};
+    mt__map_add(&m, v, m.compute);
     return mt__map_run(&m);
 }
 

@@ -16,6 +16,7 @@ typedef struct places { /* as in index.cl */
     X(GATHER, "gather", "NEED_gather", MT__OF_ANY)                                                           \
     X(SCATTER, "scatter", "NEED_scatter;ADDS 0", MT__OF_ANY)                                                 \
     X(SCATTER_ADD, "scatter_add", "NEED_scatter;ADDS 1", MT__OF_ANY)                                         \
+    X(SCATTER_MULTIPLY, "scatter_multiply", "NEED_scatter;ADDS 0;MULTIPLIES 1", MT__OF_ANY)                  \
     X(NLL, "nll_loss", "NEED_nll", MT__OF_REAL)                                                              \
     X(NLL_BACK, "nll_loss_backward", "NEED_nll_backward", MT__OF_REAL)
 enum {
@@ -27,8 +28,8 @@ static const mt__family family = {MT__INDEX, mt__cl_index, variants, MT__COUNT_O
 static mt_status begin(mt__launch *l, mt__kernel *k, unsigned variant, const mt_tensor *t)
 {
     mt_status status = mt__launch_begin(l, t->device);
-    if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD) && mt__size_of(t) == 8 &&
-        !l->npu->properties.has_int64_atomics)
+    if (status == MT_OK && (variant == ADD || variant == SCATTER_ADD || variant == SCATTER_MULTIPLY) &&
+        mt__size_of(t) == 8 && !l->npu->properties.has_int64_atomics)
         return mt__fail(MT_E_NOT_IMPLEMENTED,
                         "sums by index of '%s' need 64-bit atomics, which device %s lacks",
                         mt__scalar_type(t->dtype), mt__device_text(t->device));
@@ -150,12 +151,20 @@ mt_status mt__npu_index_select(mt__call *call)
 }
 
 /* Uses a dense copy if self is not dense. */
+static const mt_tensor *hold_scaled(mt__held *h, const mt__call *call)
+{
+    if (h->status != MT_OK)
+        return NULL;
+    h->status = mt__scaled_source(call, &h->items[h->count]);
+    return h->status == MT_OK ? h->items[h->count++] : NULL;
+}
+
 mt_status mt__npu_index_add(mt__call *call)
 {
     mt_tensor *self = call->outs[0];
     mt__held h = {.status = MT_OK};
     const mt_tensor *index = mt__hold_as(&h, mt__arg_tensor(call, 2), MT_INT64),
-                    *source = mt__hold(&h, mt__arg_tensor(call, 3)), *to = mt__hold(&h, self);
+                    *source = hold_scaled(&h, call), *to = mt__hold(&h, self);
     int dim = mt__wrapped_dim(mt__arg_int(call, 1), self->rank);
     mt__split s = mt__split_at(self, dim);
     if (h.status == MT_OK)
@@ -234,13 +243,16 @@ mt_status mt__npu_gather(mt__call *call)
 
 mt_status mt__npu_scatter(mt__call *call)
 {
-    bool adds = call->op->base == MT_OP_scatter_add;
+    mt_op_id op = call->op->base;
+    unsigned variant = op == MT_OP_scatter_add ? SCATTER_ADD : SCATTER;
+    if (op == MT_OP_scatter_reduce)
+        variant = call->args[4].as.text[0] == 'a' ? SCATTER_ADD : SCATTER_MULTIPLY;
     mt_tensor *self = mt__arg_tensor(call, 0), *out = call->outs[0];
     const mt_tensor *src = mt__arg_tensor(call, 3);
     mt_status status = out != self ? mt__npu_assign(out, self) : MT_OK;
     if (status != MT_OK)
         return status;
-    return along(adds ? SCATTER_ADD : SCATTER, out, mt__arg_int(call, 1), mt__arg_tensor(call, 2), src,
+    return along(variant, out, mt__arg_int(call, 1), mt__arg_tensor(call, 2), src,
                  src == NULL ? &call->args[3] : NULL);
 }
 

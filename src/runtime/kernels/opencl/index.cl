@@ -35,6 +35,33 @@ void add_to(volatile __global T *at, T x)
 #endif
 }
 #endif
+#if BYTES == 8 && !HAS_I64_ATOMICS
+#define multiply_by(at, x) /* refused by the host */
+#elif REAL
+void multiply_by(volatile __global T *at, T x)
+{
+    volatile __global WORD *word = (volatile __global WORD *)at;
+    WORD old = *word, seen;
+    while ((seen = EXCHANGE(word, old, WORD_OF(REAL_OF(old) * x))) != old)
+        old = seen;
+}
+#else
+void multiply_by(volatile __global T *at, T x)
+{
+#if BYTES >= 4
+    T old = *at, seen;
+#if BYTES == 4
+    while ((seen = atomic_cmpxchg(at, old, old * x)) != old)
+#else
+    while ((seen = atom_cmpxchg(at, old, old * x)) != old)
+#endif
+        old = seen;
+#else
+    if (!x)
+        *at = 0;
+#endif
+}
+#endif
 /* Over the elements of the index, with any strides; `dim` is the indexed dim of self or of the target. */
 typedef struct places {
     long dims[9], index[9], self[9], other[9];
@@ -109,7 +136,9 @@ __kernel void NAME(long total, int rank, int dim, long size, places p, __global 
 #if defined(NEED_gather)
     other[o] = self[s];
 #elif ADDS
-    add_to(&self[s], other[o]);
+    add_to(&self[s], by_number ? number : other[o]);
+#elif defined(MULTIPLIES)
+    multiply_by(&self[s], by_number ? number : other[o]);
 #else
     self[s] = by_number ? number : other[o];
 #endif

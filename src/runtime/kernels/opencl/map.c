@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/opencl/npu.h"
+#include "runtime/narrow.h"
 #include <stdlib.h>
 
 #define FUSED_LEAST 65536 /* elements from which a cast in the kernel is worth an extra kernel */
@@ -170,9 +171,9 @@ static void make_plan(plan *p, const mt__map *m)
 
 static uint64_t key_of(const plan *p)
 {
-    uint64_t v = (uint64_t)p->id << 3 | p->out;
+    uint64_t v = (uint64_t)p->id << 4 | p->out;
     for (int i = 0; i < MT__MAP_OPERANDS; i++)
-        v = v << 3 | (i < p->count ? p->from[i] : 0);
+        v = v << 4 | (i < p->count ? p->from[i] : 0);
     v = v << MT__MAP_OPERANDS | p->numbers;
     return MT__KEY(MT__MAP, p->compute, v << 2 | (uint64_t)p->strided << 1 | p->wide);
 }
@@ -194,10 +195,18 @@ static bool is_usual(uint32_t id, int count, uint8_t numbers)
     return (usual[count] >> numbers & 1) != 0 || id == MT__COPY;
 }
 
+static bool has_narrow(const plan *p)
+{
+    bool narrow = mt__is_narrow(p->out);
+    for (int i = 0; i < p->count; i++)
+        narrow |= mt__is_narrow(p->from[i]);
+    return narrow;
+}
+
 /* Does put_program() include it? */
 static bool in_program(const plan *p)
 {
-    return !p->wide && !has_casts(p) && is_usual(p->id, p->count, p->numbers);
+    return !p->wide && !has_casts(p) && !has_narrow(p) && is_usual(p->id, p->count, p->numbers);
 }
 
 /* ---------------------------------------------------------------------------------------------------- the source */
@@ -211,19 +220,30 @@ static void name_of(const plan *p, char *name, size_t room)
     kinds[p->count + 1] = 0;
     bool cast = p->id == MT__COPY && p->from[0] != p->out;
     snprintf(name, room, "%s_%s%s%s%s%s", cast ? "cast" : mt__expressions[p->id].name,
-             mt__cl_suffix(p->compute), cast ? "_from_" : "", cast ? mt__cl_suffix(p->from[0]) : "",
-             p->strided ? "_strided" : "", p->numbers != 0 ? kinds : "");
+             mt__cl_suffix(p->id == MT__COPY ? p->out : p->compute), cast ? "_from_" : "",
+             cast ? mt__cl_suffix(p->from[0]) : "", p->strided ? "_strided" : "",
+             p->numbers != 0 ? kinds : "");
 }
 
 /* The value `text`, of `from`, as `to`. */
 static void put_cast(FILE *f, mt_dtype to, mt_dtype from, const char *text)
 {
+    static const char *const reads[MT_DTYPES] = {
+        [MT_FLOAT16] = "float_of_f16", [MT_BFLOAT16] = "float_of_bf16"};
+    static const char *const writes[MT_DTYPES] = {[MT_UINT8] = "(uchar)(int)",
+                                                  [MT_INT8] = "(char)(int)",
+                                                  [MT_INT16] = "(short)(int)",
+                                                  [MT_FLOAT16] = "f16_of_float((float)",
+                                                  [MT_BFLOAT16] = "bf16_of_float((float)"};
+    const char *read = reads[from] != NULL ? reads[from] : "";
     if (to == from)
         fprintf(f, "%s", text);
     else if (to == MT_BOOL)
-        fprintf(f, "(uchar)((%s) != 0)", text);
+        fprintf(f, "(uchar)(%s(%s) != 0)", read, text);
+    else if (writes[to] != NULL)
+        fprintf(f, "%s(%s(%s))%s", writes[to], read, text, mt_dtype_is_real(to) ? ")" : "");
     else
-        fprintf(f, "(%s)(%s)", mt__cl_type(to), text);
+        fprintf(f, "(%s)%s(%s)", mt__cl_type(to), read, text);
 }
 
 static void put_arguments(FILE *f, const plan *p)

@@ -31,9 +31,9 @@ enum mt__family_id {
 #define MT__KEY(family, dtype, variant)                                                                      \
     ((uint64_t)(family) << 56 | (uint64_t)(dtype) << 52 | (uint64_t)(variant))
 
-/* Dtypes as bits. */
-#define MT__OF_REAL ((unsigned)MT_REAL_DTYPES)
-#define MT__OF_WHOLE ((unsigned)MT_WHOLE_DTYPES)
+/* Dtypes as bits: those that kernels compute in. */
+#define MT__OF_REAL ((unsigned)MT_REAL_DTYPES & ~(unsigned)MT_NARROW_DTYPES)
+#define MT__OF_WHOLE ((unsigned)MT_WHOLE_DTYPES & ~(unsigned)MT_NARROW_DTYPES)
 #define MT__OF_TRUTH (1u << MT_BOOL)
 #define MT__OF_NUMBER (MT__OF_REAL | MT__OF_WHOLE)
 #define MT__OF_ANY (MT__OF_NUMBER | MT__OF_TRUTH)

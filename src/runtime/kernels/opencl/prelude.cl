@@ -13,6 +13,27 @@
 #define WIDE T
 #endif
 
+/* Elements of dtypes that are not computed in. */
+float float_of_f16(ushort h)
+{
+    return vload_half(0, (const __private half *)&h);
+}
+ushort f16_of_float(float f)
+{
+    ushort h;
+    vstore_half_rte(f, 0, (__private half *)&h);
+    return h;
+}
+float float_of_bf16(ushort h)
+{
+    return as_float((uint)h << 16);
+}
+ushort bf16_of_float(float f)
+{
+    uint bits = as_uint(f);
+    return (ushort)(isnan(f) ? 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 /* Reports an invalid element; the host reads the first report when it waits (messages: device/work.c). */
 #define FAULT_INDEX 1
 #define FAULT_ZERO_DIVISION 2

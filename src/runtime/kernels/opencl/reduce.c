@@ -161,9 +161,9 @@ mt_status mt__npu_sum(mt__call *call)
 mt_status mt__npu_fold(mt__call *call)
 {
     mt_op_id op = call->op->id;
-    if (op == MT_OP_any || op == MT_OP_any_dim)
+    if (op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_any_dims)
         return reduce_call(call, MT__ANY, MT_BOOL, 0);
-    if (op == MT_OP_all || op == MT_OP_all_dim)
+    if (op == MT_OP_all || op == MT_OP_all_dim || op == MT_OP_all_dims)
         return reduce_call(call, MT__ALL, MT_BOOL, 0);
     return reduce_call(call, op == MT_OP_max || op == MT_OP_amax ? MT__MOST : MT__LEAST,
                        (mt_dtype)mt__arg_tensor(call, 0)->dtype, 0);

@@ -13,6 +13,12 @@ static const struct {
     [MT_INT64] = {"i64", "long", "ulong", "LONG_MIN", "LONG_MAX"},
     [MT_FLOAT32] = {"f32", "float", "float", "-INFINITY", "INFINITY"},
     [MT_FLOAT64] = {"f64", "double", "double", "-INFINITY", "INFINITY"},
+    /* in memory only; the halves as their bits */
+    [MT_UINT8] = {"u8", "uchar", "uchar", NULL, NULL},
+    [MT_INT8] = {"i8", "char", "uchar", NULL, NULL},
+    [MT_INT16] = {"i16", "short", "ushort", NULL, NULL},
+    [MT_FLOAT16] = {"f16", "ushort", "ushort", NULL, NULL},
+    [MT_BFLOAT16] = {"bf16", "ushort", "ushort", NULL, NULL},
 };
 
 const char *mt__cl_type(mt_dtype dtype)

@@ -29,6 +29,12 @@ static const struct {
     {MT_OP_clamp, mt__npu_clamp},
     {MT_OP_hardtanh, mt__npu_clamp},
     {MT_OP_clamp_min, mt__npu_clamp},
+    {MT_OP_clamp_max, mt__npu_clamp},
+    {MT_OP_clamp_tensor, mt__cpu_clamp_tensor}, /* made of other ops, like all mt__cpu_ functions here */
+    {MT_OP_clamp_min_tensor, mt__cpu_clamp_min_tensor},
+    {MT_OP_clamp_max_tensor, mt__cpu_clamp_max_tensor},
+    {MT_OP_div_mode, mt__cpu_div_mode},
+    {MT_OP_round_decimals, mt__cpu_round_decimals},
     {MT_OP_clone, mt__npu_clone},
     {MT_OP_copy_, mt__npu_copy_kernel},
     {MT_OP__to_copy, mt__npu_to_copy},
@@ -37,7 +43,7 @@ static const struct {
     {MT_OP_empty, mt__npu_nothing},
     {MT_OP_empty_like, mt__npu_nothing},
     {MT_OP_empty_strided, mt__npu_nothing},
-    {MT_OP_constant_pad_nd, mt__cpu_constant_pad_nd}, /* made of other ops */
+    {MT_OP_constant_pad_nd, mt__cpu_constant_pad_nd},
     {MT_OP_cat, mt__npu_cat},
     {MT_OP_stack, mt__npu_stack},
     {MT_OP_repeat, mt__npu_repeat},
@@ -56,6 +62,9 @@ static const struct {
     {MT_OP_bernoulli_, mt__npu_chance},
     {MT_OP_bernoulli, mt__npu_chance},
     {MT_OP_random_, mt__npu_chance},
+    {MT_OP_random_to_, mt__cpu_random_to},
+    {MT_OP_random_all_, mt__cpu_random_all},
+    {MT_OP_bernoulli_tensor_, mt__cpu_bernoulli_tensor},
     {MT_OP_sum, mt__npu_sum},
     {MT_OP_sum_dim, mt__npu_sum},
     {MT_OP_mean, mt__npu_sum},
@@ -68,8 +77,10 @@ static const struct {
     {MT_OP_amin, mt__npu_fold},
     {MT_OP_any, mt__npu_fold},
     {MT_OP_any_dim, mt__npu_fold},
+    {MT_OP_any_dims, mt__npu_fold},
     {MT_OP_all, mt__npu_fold},
     {MT_OP_all_dim, mt__npu_fold},
+    {MT_OP_all_dims, mt__npu_fold},
     {MT_OP_max_dim, mt__npu_pick},
     {MT_OP_min_dim, mt__npu_pick},
     {MT_OP_argmax, mt__npu_pick},
@@ -112,6 +123,7 @@ static const struct {
     {MT_OP_gather, mt__npu_gather},
     {MT_OP_scatter, mt__npu_scatter},
     {MT_OP_scatter_add, mt__npu_scatter},
+    {MT_OP_scatter_reduce, mt__npu_scatter},
     {MT_OP_index, mt__npu_index},
     {MT_OP_index_put_, mt__npu_index_put},
     {MT_OP__index_put_impl_, mt__npu_index_put},
@@ -130,9 +142,18 @@ static const struct {
 };
 
 /* Ops that read numbers from 0-dim tensors on the CPU, besides elementwise ones and copies to a device. */
-static const mt_op_id takes_numbers[] = {MT_OP_copy_,      MT_OP_fill_,           MT_OP_pow,
-                                         MT_OP_pow_tensor, MT_OP_pow_from,        MT_OP_index,
-                                         MT_OP_index_put_, MT_OP__index_put_impl_};
+static const mt_op_id takes_numbers[] = {MT_OP_copy_,
+                                         MT_OP_fill_,
+                                         MT_OP_pow,
+                                         MT_OP_pow_tensor,
+                                         MT_OP_pow_from,
+                                         MT_OP_index,
+                                         MT_OP_div_mode,
+                                         MT_OP_clamp_tensor,
+                                         MT_OP_clamp_min_tensor,
+                                         MT_OP_clamp_max_tensor,
+                                         MT_OP_index_put_,
+                                         MT_OP__index_put_impl_};
 
 void mt__npu_register(void)
 {
