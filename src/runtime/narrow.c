@@ -168,18 +168,18 @@ static void pairs_fini(pairs *p)
     free(p->lists);
 }
 
-/* Its wide copy, borrowed: the same for the same tensor. A tensor that is not narrow: itself. NULL: no memory. */
-static mt_tensor *widen(pairs *p, mt_tensor *t, bool written, mt_status *status)
+/* Its copy in dtype `to`, borrowed: the same for the same tensor. A tensor that is not narrow: itself. NULL: no memory. */
+static mt_tensor *widen(pairs *p, mt_tensor *t, mt_dtype to, bool written, mt_status *status)
 {
     if (t == NULL || !mt__is_narrow(t->dtype) || *status != MT_OK)
         return t;
     for (uint32_t i = 0; i < p->count; i++)
-        if (p->items[i].narrow == t) {
+        if (p->items[i].narrow == t && p->items[i].wide->dtype == to) {
             p->items[i].written |= written;
             return p->items[i].wide;
         }
     pair *made = &p->items[p->count];
-    *status = mt__empty_like(t, mt__wide((mt_dtype)t->dtype), &made->wide);
+    *status = mt__empty_like(t, to, &made->wide);
     if (*status != MT_OK)
         return NULL;
     p->count++;
@@ -195,6 +195,12 @@ static bool is_written(const mt__call *call, unsigned i)
     return call->op->params[i].written || (call->op->id == MT_OP_native_batch_norm && (i == 3 || i == 4));
 }
 
+/* Among indices, bytes are a mask: as integers they would be positions. */
+static mt_dtype wanted(const mt_tensor *t, bool index)
+{
+    return t == NULL ? MT_BOOL : index && t->dtype == MT_UINT8 ? MT_BOOL : mt__wide((mt_dtype)t->dtype);
+}
+
 static mt_status widen_args(pairs *p, const mt__call *call)
 {
     mt_status status = MT_OK;
@@ -203,11 +209,12 @@ static mt_status widen_args(pairs *p, const mt__call *call)
         bool written = is_written(call, i);
         *v = call->args[i];
         if (v->kind == MT_TENSOR) {
-            v->as.tensor = widen(p, v->as.tensor, written, &status);
+            v->as.tensor = widen(p, v->as.tensor, wanted(v->as.tensor, false), written, &status);
         } else if (v->kind == MT_TENSORS) {
             mt_tensor **list = p->lists + p->listed;
+            bool indices = call->op->params[i].gaps; /* Tensor?[] */
             for (uint32_t k = 0; k < v->count; k++)
-                list[k] = widen(p, v->as.tensors[k], written, &status);
+                list[k] = widen(p, v->as.tensors[k], wanted(v->as.tensors[k], indices), written, &status);
             p->listed += v->count;
             v->as.tensors = list;
         } else if (v->kind == MT_INT && call->op->params[i].type == MT_TYPE_DTYPE) {
@@ -220,8 +227,7 @@ static mt_status widen_args(pairs *p, const mt__call *call)
 /* any() and all() of bytes: only their results are bytes. */
 static bool gives_truth(const mt__call *call)
 {
-    mt_op_id op = call->op->id;
-    return op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_all || op == MT_OP_all_dim;
+    return call->op->out_rule == MT__OUT_TRUTH;
 }
 
 /* Outputs that are arguments are among the pairs already. */
@@ -236,7 +242,7 @@ static mt_status widen_outs(pairs *p, const mt__call *call)
             continue;
         }
         for (uint32_t k = 0; k < p->count; k++)
-            if (p->items[k].narrow == out) {
+            if (p->items[k].narrow == out && p->items[k].wide->dtype == mt__wide((mt_dtype)out->dtype)) {
                 p->items[k].written = true;
                 p->outs[i] = p->items[k].wide;
             }

@@ -30,26 +30,14 @@ typedef struct made {
 
 static void fill(mt_tensor *t)
 {
-    int64_t n = mt_numel(t);
-    void *data = mt_data(t);
-    for (int64_t i = 0; i < n; i++) {
+    mt_dtype dtype = mt_dtype_of(t);
+    char *data = mt_data(t);
+    for (int64_t i = 0; i < mt_numel(t); i++) {
         int value = (int)chance(8) - 2; /* small: many are valid as indices and classes */
-        switch (mt_dtype_of(t)) {
-        case MT_BOOL:
-            ((bool *)data)[i] = value > 0;
-            break;
-        case MT_INT32:
-            ((int32_t *)data)[i] = value;
-            break;
-        case MT_INT64:
-            ((int64_t *)data)[i] = value;
-            break;
-        case MT_FLOAT32:
-            ((float *)data)[i] = (float)value * 0.37f;
-            break;
-        default:
-            ((double *)data)[i] = value * 0.37;
-        }
+        mt_value number = dtype == MT_BOOL          ? mt_value_truth(value > 0)
+                          : mt_dtype_is_real(dtype) ? mt_value_float(value * 0.37)
+                                                    : mt_value_int(value);
+        mt_element_set(data + (size_t)i * mt_dtype_bytes(dtype), dtype, number);
     }
 }
 
@@ -84,13 +72,15 @@ static mt_tensor *a_tensor(made *m)
     static const int64_t sizes[] = {1, 2, 3, 4, 4, 4, 0, 5};
     static const mt_dtype dtypes[] = {MT_FLOAT32, MT_FLOAT32, MT_FLOAT32, MT_FLOAT64,
                                       MT_INT64,   MT_INT64,   MT_INT32,   MT_BOOL};
+    static const mt_dtype narrow[] = {MT_FLOAT16, MT_BFLOAT16, MT_UINT8, MT_INT8, MT_INT16};
+    mt_dtype dtype = chance(12) == 0 ? narrow[chance(5)] : dtypes[chance(8)];
     int64_t dims[4];
     int rank = (int)chance(5);
     bool square = chance(2);
     for (int i = 0; i < rank; i++)
         dims[i] = square ? 4 : sizes[chance(8)];
     mt_tensor *t;
-    if (m->count > 40 || mt_tensor_create(dtypes[chance(8)], MT_CPU, rank, dims, &t) != MT_OK)
+    if (m->count > 40 || mt_tensor_create(dtype, MT_CPU, rank, dims, &t) != MT_OK)
         return m->count > 0 ? m->tensors[0] : NULL;
     fill(t);
     keep(m, t);

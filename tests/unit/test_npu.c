@@ -37,20 +37,19 @@ static bool alike(double a, double b, double most)
     return fabs(a - b) <= most * (1 + fabs(b));
 }
 
-static double element(const void *data, mt_dtype dtype, int64_t i)
+static double element(const mt_tensor *t, int64_t i)
 {
-    switch (dtype) {
-    case MT_BOOL:
-        return ((const bool *)data)[i];
-    case MT_INT32:
-        return ((const int32_t *)data)[i];
-    case MT_INT64:
-        return (double)((const int64_t *)data)[i];
-    case MT_FLOAT32:
-        return (double)((const float *)data)[i];
-    default:
-        return ((const double *)data)[i];
-    }
+    const mt_dtype dtype = mt_dtype_of(t);
+    mt_value v = mt_element((const char *)mt_data(t) + (size_t)i * mt_dtype_bytes(dtype), dtype);
+    return v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
+}
+
+/* By how much results may differ, relative to them: of halves by two roundings. */
+static double tolerance(mt_dtype dtype)
+{
+    static const double of[MT_DTYPES] = {
+        [MT_FLOAT64] = 1e-9, [MT_FLOAT32] = 2e-5, [MT_FLOAT16] = 0x1p-9, [MT_BFLOAT16] = 0x1p-6};
+    return of[dtype];
 }
 
 /* "" if they are equal; else how they differ. */
@@ -68,10 +67,9 @@ static const char *difference(const mt_tensor *want, const mt_tensor *got)
     mt_tensor *here = moved(got, MT_CPU), *dense = NULL;
     mt_value self = mt_value_tensor(want);
     assert_int_equal(mt_call(MT_OP_clone, &self, 1, &dense), MT_OK);
-    double most = mt_dtype_of(want) == MT_FLOAT64 ? 1e-9 : mt_dtype_of(want) == MT_FLOAT32 ? 2e-5 : 0;
+    double most = tolerance(mt_dtype_of(want));
     for (int64_t i = 0; i < mt_numel(want) && text[0] == 0; i++) {
-        double a = element(mt_data(here), mt_dtype_of(want), i),
-               b = element(mt_data(dense), mt_dtype_of(want), i);
+        double a = element(here, i), b = element(dense, i);
         if (!alike(a, b, most))
             snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", (long long)i, a, b);
     }
@@ -88,6 +86,8 @@ static bool by_chance(const char *name)
 {
     static const char *const names[] = {"empty",
                                         "empty_like",
+                                        "empty_strided",
+                                        "new_empty_strided",
                                         "rand",
                                         "rand_like",
                                         "randn",
@@ -98,8 +98,12 @@ static bool by_chance(const char *name)
                                         "uniform_",
                                         "normal_",
                                         "random_",
+                                        "random_to_",
+                                        "random_all_",
                                         "bernoulli_",
+                                        "bernoulli_tensor_",
                                         "bernoulli",
+                                        "bernoulli_p",
                                         "multinomial",
                                         "dropout",
                                         "scaled_dot_product_attention"};
