@@ -166,16 +166,16 @@ def test_a_mask_of_bytes_warns():
 @pytest.mark.filterwarnings("ignore:indexing with dtype")
 def test_bytes_among_indices_are_a_mask_on_every_device(each_device):
     """On the npu they were widened to int32, and taken for positions."""
-    x, mask = torch.arange(16.0, device=each_device).view(4, 4), torch.tensor([0, 1, 0, 255], dtype=torch.uint8, device=each_device)
+    x, mask = torch.arange(16.0).view(4, 4), torch.tensor([0, 1, 0, 255], dtype=torch.uint8, device=each_device)
     assert x[mask].tolist() == [[4, 5, 6, 7], [12, 13, 14, 15]]
     assert x[:, mask].tolist() == [[1, 3], [5, 7], [9, 11], [13, 15]]
     assert mask[mask].tolist() == [1, 255]
-    x.index_put_((mask,), torch.tensor(-1.0, device=each_device))
+    x.index_put_((mask,), torch.tensor(-1.0))
     assert x[:, 0].tolist() == [0, -1, 8, -1]
 
 
 def test_any_and_all_of_bytes_over_several_dims(each_device):
-    x = torch.tensor([[[0, 1]], [[0, 0]], [[255, 2]]], dtype=torch.uint8, device=each_device)
+    x = torch.tensor([[[0, 1]], [[0, 0]], [[255, 2]]], dtype=torch.uint8)
     assert torch.any(x, (1, 2)).tolist() == [1, 0, 1] and torch.all(x, (0, 1)).tolist() == [0, 0]
     assert torch.any(x, (), keepdim=True).tolist() == [[[0, 1]], [[0, 0]], [[1, 1]]]
     assert torch.any(x, (1, 2)).dtype == torch.uint8
