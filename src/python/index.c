@@ -4,6 +4,7 @@
  * masks are collected for one index() or index_put_().
  */
 #include "python/binding.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct walk {
@@ -371,6 +372,13 @@ static mt_status put_indexed(const walk *w, mt_tensor **v)
     return status;
 }
 
+/* As in PyTorch, fill_ refuses these, but x[0] = number gives infinity. */
+static bool exceeds_half(const mt_value *number, mt_dtype dtype)
+{
+    double size = fabs(number->kind == MT_FLOAT ? number->as.f : (double)number->as.i);
+    return (dtype == MT_FLOAT16 && size > 65504) || (dtype == MT_BFLOAT16 && size > 0x1.fep127);
+}
+
 static mt_status put(walk *w, PyObject *value, bool *raised)
 {
     mt_tensor *out = NULL;
@@ -379,7 +387,7 @@ static mt_status put(walk *w, PyObject *value, bool *raised)
     *raised = fits < 0;
     if (fits < 0)
         return MT_OK;
-    if (fits > 0) {
+    if (fits > 0 && !exceeds_half(&number, mt_dtype_of(w->t))) {
         mt_value args[] = {mt_value_tensor(w->t), number};
         mt_status status = mt_call(MT_OP_fill_, args, 2, &out);
         mt_release(out);

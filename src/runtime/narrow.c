@@ -1,6 +1,7 @@
 /* runtime/narrow.c - ops on dtypes that kernels do not compute in: see narrow.h. */
 #include "runtime/narrow.h"
 #include "runtime/chance.h"
+#include <math.h>
 #include <stdlib.h>
 
 mt_dtype mt__wide(mt_dtype dtype)
@@ -81,6 +82,17 @@ bool mt__rounds_numbers(const mt__call *call, mt_dtype dtype)
     case MT_OP_pow_from:
     case MT_OP_atan2:
     case MT_OP_xlogy:
+    case MT_OP_eq:
+    case MT_OP_ne:
+    case MT_OP_lt:
+    case MT_OP_le:
+    case MT_OP_gt:
+    case MT_OP_ge:
+    case MT_OP_maximum:
+    case MT_OP_minimum:
+    case MT_OP_logical_and:
+    case MT_OP_logical_or:
+    case MT_OP_logical_xor:
         return true;
     default:
         return false;
@@ -91,6 +103,18 @@ static mt_value rounded(const mt_value *v, mt_dtype dtype)
 {
     mt__scalar e = mt__scalar_of(dtype, v);
     return mt_element(&e, dtype);
+}
+
+/* Is an operand cast first, as the kernel would compute with more digits than the dtype has? PyTorch leaves one element as it
+ * is where it leaves numbers. */
+static bool is_rounded(const mt_tensor *t, mt_dtype dtype, bool rounds)
+{
+    if (t == NULL || t->dtype == dtype)
+        return false;
+    if (mt_dtype_kind_of((mt_dtype)t->dtype) == mt_dtype_kind_of(dtype))
+        return rounds && t->rank == 0;
+    return mt_dtype_is_real(dtype) && (rounds || t->numel != 1) &&
+           (t->dtype == MT_INT16 || t->dtype == MT_INT32 || t->dtype == MT_INT64);
 }
 
 /* The kernel casts; what it cannot know is done here. */
@@ -105,15 +129,13 @@ static mt_status compute_within(mt__call *call, mt__fn *kernel)
         const mt_value *v = &call->args[i];
         const mt_tensor *t = mt__arg_tensor(call, i);
         args[i] = *v;
-        if (!rounds)
-            continue;
-        if (t != NULL && t->dtype != dtype &&
-            mt_dtype_kind_of((mt_dtype)t->dtype) == mt_dtype_kind_of(dtype) && t->rank == 0) {
-            status = mt__empty(dtype, t->device, 0, NULL, &made[i]);
+        if (is_rounded(t, dtype, rounds)) {
+            status = mt__empty_like(t, dtype, &made[i]);
             if (status == MT_OK)
                 status = cast_to(made[i], t);
             args[i] = mt_value_tensor(made[i]);
-        } else if ((call->op->params[i].type == MT_TYPE_OPERAND ||
+        } else if (rounds &&
+                   (call->op->params[i].type == MT_TYPE_OPERAND ||
                     call->op->params[i].type == MT_TYPE_SCALAR) &&
                    (v->kind == MT_INT || v->kind == MT_FLOAT)) {
             args[i] = rounded(v, dtype);
@@ -289,6 +311,17 @@ static mt_status run_wide(pairs *p, mt__call *call, mt__fn *kernel)
     return status;
 }
 
+static mt_status check_ends(const mt__call *call)
+{
+    static const char *const names[] = {"from", "to"};
+    mt_dtype dtype = (mt_dtype)call->outs[0]->dtype;
+    double most = dtype == MT_FLOAT16 ? MT__MOST_FLOAT16 : MT__MOST_BFLOAT16;
+    for (unsigned i = 0; i < 2 && mt_dtype_is_real(dtype); i++)
+        if (!(fabs(mt__arg_number(call, i + 1)) <= most))
+            return mt__fail(MT_E_RUNTIME, "%s is out of bounds for %s", names[i], mt__c_type(dtype));
+    return MT_OK;
+}
+
 /* Of [from, to), what rounds to `to` becomes `from`, as in PyTorch. */
 static mt_status leave_upper_end(const mt__call *call)
 {
@@ -311,7 +344,7 @@ static mt_status leave_upper_end(const mt__call *call)
     return status;
 }
 
-static mt_status compute_apart(mt__call *call, mt__fn *kernel)
+static mt_status compute_widened(mt__call *call, mt__fn *kernel)
 {
     pairs p;
     mt_status status = pairs_init(&p, call);
@@ -327,6 +360,37 @@ static mt_status compute_apart(mt__call *call, mt__fn *kernel)
             *mt__version(p.items[i].narrow) += *mt__version(p.items[i].wide); /* what the kernel counted */
         }
     pairs_fini(&p);
+    return status;
+}
+
+/* sum(dtype=) and cumsum(dtype=) of halves add up the elements as halves. */
+static bool adds_rounded(const mt__call *call)
+{
+    mt_op_id op = call->op->base;
+    if (op != MT_OP_sum && op != MT_OP_sum_dim && op != MT_OP_cumsum)
+        return false;
+    mt_dtype dtype = (mt_dtype)call->outs[0]->dtype;
+    return mt__is_narrow(dtype) && mt_dtype_is_real(dtype) && call->args[0].as.tensor->dtype != dtype;
+}
+
+static mt_status compute_apart(mt__call *call, mt__fn *kernel)
+{
+    const mt_value *given = call->args;
+    mt_value args[MT__MAX_ARGS];
+    mt_tensor *first = NULL;
+    mt_status status = call->op->id == MT_OP_uniform_ ? check_ends(call) : MT_OK;
+    if (status == MT_OK && adds_rounded(call)) {
+        status = mt__empty_like(given[0].as.tensor, (mt_dtype)call->outs[0]->dtype, &first);
+        if (status == MT_OK)
+            status = cast_to(first, given[0].as.tensor);
+        memcpy(args, given, call->op->param_count * sizeof *args);
+        args[0] = mt_value_tensor(first);
+        call->args = args;
+    }
+    if (status == MT_OK)
+        status = compute_widened(call, kernel);
+    call->args = given;
+    mt_release(first);
     if (call->op->id == MT_OP_uniform_ && status == MT_OK &&
         mt__arg_number(call, 1) < mt__arg_number(call, 2))
         status = leave_upper_end(call);

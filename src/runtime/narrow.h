@@ -22,6 +22,9 @@ static inline bool mt__is_narrow(unsigned dtype)
 {
     return (unsigned)MT_NARROW_DTYPES >> dtype & 1;
 }
+/* The largest finite ones. */
+#define MT__MOST_FLOAT16 65504.0
+#define MT__MOST_BFLOAT16 0x1.fep127
 /* What it is computed in: a dtype that is not narrow, itself. */
 mt_dtype mt__wide(mt_dtype dtype);
 

@@ -146,13 +146,17 @@ mt_status mt__check_fits_slowly(const mt_value *v, mt_dtype dtype)
     bool real = v->kind == MT_FLOAT;
     double f = mt__value_number(v);
     const char *to = NULL;
+    double most = dtype == MT_FLOAT32    ? (double)FLT_MAX
+                  : dtype == MT_FLOAT16  ? MT__MOST_FLOAT16
+                  : dtype == MT_BFLOAT16 ? MT__MOST_BFLOAT16
+                                         : INFINITY;
     double least = real && dtype == MT_UINT8 ? 0 : whole[dtype].least;
     if (whole[dtype].type != NULL && !(f >= least && f <= whole[dtype].most))
         to = whole[dtype].type;
     else if (dtype == MT_INT64 && real && !(f >= -0x1p63 && f < 0x1p63))
         to = "int64_t";
-    else if (dtype == MT_FLOAT32 && real && isfinite(f) && fabs(f) > (double)FLT_MAX)
-        to = "float";
+    else if (isfinite(f) && fabs(f) > most)
+        to = mt__c_type(dtype);
     if (to == NULL)
         return MT_OK;
     return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow", to);

@@ -253,8 +253,6 @@ CALLS = [
      "With dtype=float64 of float32: PyTorch rounds the gradient in the middle of the sum, ours once at the end."),
     ("binary_cross_entropy", "second gradient", near_bounds,
      "1 / (x (1 - x)) where x rounds to 0 or 1: PyTorch adds 1e-12 to the denominator of the second derivative, ours bounds it as the first."),
-    ("binary_cross_entropy_with_logits", "dtype of result", mixed_dtypes,
-     "With a float64 weight, PyTorch's result stays float32 because it multiplies in place; ours is promoted, as x * weight is."),
     ("binary_cross_entropy_with_logits", "call: only theirs fails", "bool tensor",
      "PyTorch computes 1 - target and so refuses bool targets; ours takes them as 0 and 1."),
     ("binary_cross_entropy_with_logits", "fails at", "bool tensor",

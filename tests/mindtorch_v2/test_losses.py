@@ -87,3 +87,17 @@ def test_losses_refuse_what_does_not_fit():
         assert F.mse_loss(torch.ones(2, 1), torch.zeros(1, 3)).item() == 1.0
     with pytest.raises(IndexError, match="Target 5 is out of bounds"):
         F.cross_entropy(torch.ones(1, 3), torch.tensor([5]))
+
+
+@pytest.mark.parametrize("other", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("own", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_bce_with_logits_is_of_its_targets_dtype(each_device, own, other):
+    """As in PyTorch, which computes in place, beginning with 1 - target; whatever the dtypes of input and weights."""
+    x = torch.tensor([0.25, -1.0]).to(other).requires_grad_()
+    y, w = torch.tensor([0.5, 1.0]).to(own), torch.tensor([2.0, 4.0]).to(other)
+    for weights in ({}, {"weight": w}, {"pos_weight": w}):
+        loss = F.binary_cross_entropy_with_logits(x, y, **weights)
+        loss.backward()
+        assert loss.dtype == own and x.grad.dtype == other
+    want = F.binary_cross_entropy_with_logits(x.double().cpu(), y.double().cpu()).item()
+    assert F.binary_cross_entropy_with_logits(x, y).item() == pytest.approx(want, rel=0.01)

@@ -4,6 +4,7 @@
  * Every function here sets call->compute, the dtype that kernels compute in; outs[0] may have another one
  * (bool for comparisons, self's for in-place ops).
  */
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 #include <math.h>
 
@@ -188,9 +189,7 @@ static inline mt_status check_binary(const mt__call *call, mt_dtype dtype)
     case MT_OP_add:
         return check_alpha(dtype, &call->args[2]);
     case MT_OP_pow:
-        if (mt__is_floating(dtype))
-            return MT_OK;
-        if (call->args[1].as.i < 0)
+        if (call->args[1].as.i < 0 && !mt__is_floating(dtype))
             return mt__fail(MT_E_RUNTIME, "Integers to negative integer powers are not allowed.");
         return mt__check_fits(&call->args[1], dtype);
     default:
@@ -206,7 +205,7 @@ mt_status mt__check_operands(const mt__call *call, mt_dtype dtype)
 mt_status mt__infer_binary(mt__call *call)
 {
     const mt_tensor *like = plain_pair(call);
-    if (MT__LIKELY(like != NULL && mt__is_floating((mt_dtype)like->dtype))) {
+    if (MT__LIKELY(like != NULL && (like->dtype == MT_FLOAT32 || like->dtype == MT_FLOAT64))) {
         call->compute = (mt_dtype)like->dtype;
         return mt__empty((mt_dtype)like->dtype, like->device, like->rank, like->dims, &call->outs[0]);
     }
@@ -420,6 +419,12 @@ mt_status mt__infer_unary_bits(mt__call *call)
 
 /* ------------------------------------------------------------------------------------------ bounds and conditions */
 
+/* Where PyTorch does not convert the number to a half. */
+static mt_dtype unless_half(mt_dtype dtype, mt_dtype instead)
+{
+    return mt_dtype_is_real(dtype) && mt__is_narrow(dtype) ? instead : dtype;
+}
+
 /* Of the arguments from the first on, those that are numbers must fit the dtype. */
 static mt_status check_numbers(const mt__call *call, unsigned first, unsigned count, mt_dtype dtype)
 {
@@ -505,18 +510,8 @@ mt_status mt__infer_where(mt__call *call)
     mt__promote(&p, &call->args[1]);
     mt__promote(&p, &call->args[2]);
     call->compute = mt__promoted(&p);
-    mt_status status = check_numbers(call, 1, 3, call->compute);
+    mt_status status = check_numbers(call, 1, 3, unless_half(call->compute, MT_FLOAT64));
     return status == MT_OK ? make_out(call, 3, call->compute) : status;
-}
-
-/* What is too large for a half becomes infinite elsewhere, as in fill_. */
-static mt_status check_fill(const mt_value *v, mt_dtype dtype)
-{
-    double size = fabs(mt__value_number(v));
-    double most = dtype == MT_FLOAT16 ? 65504 : dtype == MT_BFLOAT16 ? 0x1.fep127 : INFINITY;
-    if (size <= most || !isfinite(size))
-        return mt__check_fits(v, dtype);
-    return mt__fail(MT_E_RUNTIME, "value cannot be converted to type %s without overflow", mt__c_type(dtype));
 }
 
 mt_status mt__infer_masked_fill(mt__call *call)
@@ -533,12 +528,12 @@ mt_status mt__infer_masked_fill(mt__call *call)
             value->rank);
     mt_status status = MT_OK;
     if (value == NULL) {
-        status = check_fill(&call->args[2], self->dtype);
+        status = mt__check_fits(&call->args[2], self->dtype);
     } else if (mt__is_floating((mt_dtype)value->dtype) && value->device == MTP_DEVICE_CPU) {
         double number;
         status = mt_item(value, &number);
         if (status == MT_OK)
-            status = check_fill(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
+            status = mt__check_fits(&(mt_value){.kind = MT_FLOAT, .as.f = number}, self->dtype);
     }
     call->compute = (mt_dtype)self->dtype;
     return status == MT_OK ? make_out(call, 2, call->compute) : status;
@@ -558,7 +553,7 @@ mt_status mt__infer_addc(mt__call *call)
             "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
             "addcdiv behavior is just the latter implementation: (input + value * tensor1 / "
             "tensor2), for all dtypes.");
-    mt_status status = mt__check_fits(&call->args[3], call->compute);
+    mt_status status = mt__check_fits(&call->args[3], unless_half(call->compute, MT_FLOAT32));
     return status == MT_OK ? make_out(call, 3, call->compute) : status;
 }
 
@@ -614,12 +609,16 @@ mt_status mt__infer_copy(mt__call *call)
 
 mt_status mt__infer_fill(mt__call *call)
 {
-    const mt_tensor *value = mt__arg_tensor(call, 1);
+    const mt_tensor *self = mt__arg_tensor(call, 0), *value = mt__arg_tensor(call, 1);
     if (value != NULL && value->rank != 0)
         return mt__fail(MT_E_RUNTIME,
                         "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
                         value->rank);
-    mt_status status = value == NULL ? mt__check_fits(&call->args[1], call->args[0].as.tensor->dtype) : MT_OK;
+    mt_dtype dtype = (mt_dtype)self->dtype;
+    mt_status status =
+        value == NULL
+            ? mt__check_fits(&call->args[1], self->numel == 1 ? unless_half(dtype, MT_FLOAT64) : dtype)
+            : MT_OK;
     return status == MT_OK ? mt__infer_self(call) : status;
 }
 

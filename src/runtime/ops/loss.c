@@ -119,7 +119,6 @@ mt_status mt__infer_bce_logits(mt__call *call)
     const mt_tensor *self = mt__arg_tensor(call, 0), *target = mt__arg_tensor(call, 1);
     int64_t dims[MT_MAX_RANK];
     int rank = 0;
-    mt__promotion p = {0};
     if (!mt__is_floating((mt_dtype)self->dtype))
         return mt__fail(MT_E_NOT_IMPLEMENTED, "\"log_sigmoid_cpu\" not implemented for '%s'",
                         mt__scalar_type(self->dtype));
@@ -142,12 +141,10 @@ mt_status mt__infer_bce_logits(mt__call *call)
     mt_status status = MT_OK;
     for (unsigned i = 0; i < 4 && status == MT_OK; i++) {
         const mt_tensor *t = mt__arg_tensor(call, i);
-        if (t == NULL)
-            continue;
-        mt__promote(&p, &call->args[i]);
-        status = mt__broadcast(t->rank, t->dims, rank, dims, &rank, dims);
+        if (t != NULL)
+            status = mt__broadcast(t->rank, t->dims, rank, dims, &rank, dims);
     }
-    call->compute = mt__promoted(&p);
+    call->compute = (mt_dtype)target->dtype; /* PyTorch computes in place, beginning with 1 - target */
     return status == MT_OK ? out_of(call, mt__arg_int(call, 4), call->compute, self->device, rank, dims)
                            : status;
 }

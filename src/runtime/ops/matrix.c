@@ -1,6 +1,7 @@
 /* runtime/ops/matrix.c - matrix products: shapes and dtypes of mm, bmm, addmm, baddbmm, mv and dot, and the
  * composites outer, ger, matmul and linear. Nothing here touches data.
  */
+#include "runtime/narrow.h"
 #include "runtime/runtime.h"
 
 static mt_status no_bools(const mt_tensor *t, const char *kernel)
@@ -59,7 +60,8 @@ mt_status mt__infer_mm(mt__call *call)
 /* beta and alpha */
 static mt_status check_factors(const mt__call *call)
 {
-    mt_dtype dtype = (mt_dtype)call->args[0].as.tensor->dtype;
+    mt_dtype own = (mt_dtype)call->args[0].as.tensor->dtype,
+             dtype = mt_dtype_is_real(own) ? mt__wide(own) : own; /* halves are scaled as float32 */
     mt_status status = mt__check_fits(&call->args[3], dtype);
     return status == MT_OK ? mt__check_fits(&call->args[4], dtype) : status;
 }

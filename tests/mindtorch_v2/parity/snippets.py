@@ -1,4 +1,5 @@
 """Snippets: name -> f(torch), whose results under both are compared. DIFFERENT has the known differences and their reasons."""
+import importlib
 import locale
 import sys
 import warnings
@@ -64,8 +65,8 @@ def variants(values):
 
 def outcome(run, torch):
     """The value or exception of a snippet, and its warnings."""
-    for module in ("torch.profiler.profiler", "mindtorch_v2.profiler.common"):
-        sys.modules[module]._WARNINGS_SHOWN.clear()
+    for module in ("torch.profiler.profiler", "mindtorch_v2.profiler.common"):  # the latter is loaded on first use
+        importlib.import_module(module)._WARNINGS_SHOWN.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -308,7 +308,9 @@ mt_status mt__cpu_pow(mt__call *call)
         double e = mt__arg_number(call, 1);
         if (MT__UNLIKELY(e == 0 || e == 1))
             return trivial_power(call, e);
-        if (mt__is_floating(call->compute)) {
+        bool as_power =
+            call->asked == MT_FLOAT16 && fabs(e) == 0.5; /* as in PyTorch: the root of -inf is inf */
+        if (mt__is_floating(call->compute) && !as_power) {
 #define X(name, exponent, expr)                                                                              \
     if (e == (exponent))                                                                                     \
         return run(call, name##_loops, call->compute, 0, NULL);
