@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+_Atomic bool mt__narrow_made;
+
 mt_dtype mt__wide(mt_dtype dtype)
 {
 #define SAME(sym, ...) [MT_##sym] = MT_##sym,

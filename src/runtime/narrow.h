@@ -28,10 +28,16 @@ static inline bool mt__is_narrow(unsigned dtype)
 /* What it is computed in: a dtype that is not narrow, itself. */
 mt_dtype mt__wide(mt_dtype dtype);
 
+/* Has the program a tensor of such a dtype, or had? Set by mt__tensor_new(), read once per call: others need not look at all
+ * operands. Relaxed: who passes a tensor to another thread orders this, too. */
+extern _Atomic bool mt__narrow_made;
+
 /* Is a tensor among the arguments or the outputs, which infer has made, of such a dtype? */
 static inline bool mt__has_narrow(const mt__call *call)
 {
     unsigned found = 0;
+    if (MT__LIKELY(!atomic_load_explicit(&mt__narrow_made, memory_order_relaxed)))
+        return false;
     for (unsigned i = 0; i < call->op->param_count; i++) {
         const mt_value *v = &call->args[i];
         if (v->kind == MT_TENSOR)
@@ -105,7 +111,8 @@ static inline uint16_t mt__bfloat16_of_float(float f)
 
 /* MT__FROM_sym(x): an element as a number of C. MT__TO_sym(number): as an element. A real becomes an integer as in
  * PyTorch: by way of a wider one, and so one beyond the narrow one's range wraps around. */
-#define MT__FROM_BOOL(x) (x)
+#define MT__FROM_BOOL(x)                                                                                     \
+    ((x) != 0) /* of a byte: x.view(torch.bool) shows those that are neither 0 nor 1 as true */
 #define MT__FROM_UINT8(x) (x)
 #define MT__FROM_INT8(x) (x)
 #define MT__FROM_INT16(x) (x)

@@ -218,6 +218,8 @@ mt_tensor *mt__tensor_new(mt_dtype dtype, mt_device device, int rank, const int6
         mt__fail(MT_E_NOMEM, "out of memory: a tensor's header");
         return NULL;
     }
+    if (MT__UNLIKELY(mt__is_narrow(dtype)))
+        atomic_store_explicit(&mt__narrow_made, true, memory_order_relaxed);
     atomic_init(&t->refs, 1);
     t->dtype = (uint8_t)dtype;
     t->rank = (uint8_t)rank;

@@ -82,3 +82,9 @@ def test_any_and_all_of_bytes_over_several_dims(each_device):
     for dims in ((0,), 0, [0]):
         assert x.any(dims).tolist() == [0, 1, 1, 0] and x.all(dims).tolist() == [0, 1, 0, 0] and x.any(dims).dtype == torch.uint8
     assert x.any(dim=()).tolist() == [[0, 1, 1, 0], [0, 1, 0, 0]] and x.all((0, 1), keepdim=True).tolist() == [[0]]
+
+
+def test_bytes_shown_as_truths_are_true_or_false():
+    x = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).view(torch.bool)
+    assert x.float().tolist() == x.half().tolist() == x.sqrt().tolist() == x.to(torch.uint8).tolist() == [0, 1, 1, 1]
+    assert (x * 3.0).tolist() == [0, 3, 3, 3]

@@ -24,7 +24,7 @@ MT_DTYPE_LIST(SPREAD)
     MT__LOOP1(attributes, cast_##TO##_##FROM_SYM, type, to_type, MT__NO_SETUP,                               \
               MT__TO_##TO(MT__FROM_##FROM_SYM(x)))
 #define PAIRS(X, TO, to_type)                                                                                \
-    X(TO, to_type, BOOL, bool, )                                                                             \
+    X(TO, to_type, BOOL, uint8_t, )                                                                          \
     X(TO, to_type, INT32, int32_t, )                                                                         \
     X(TO, to_type, INT64, int64_t, )                                                                         \
     X(TO, to_type, FLOAT32, float, HALVES_##TO)                                                              \
