@@ -392,28 +392,45 @@ LAYER(rnn_relu, RELU)
 
 /* --------------------------------------------------------------------------------------------------- cells */
 
-static mt_status check_cell(const mt_tensor *input, mt_tensor *const *hx, unsigned states,
-                            const mt_tensor *w_ih, const mt_tensor *w_hh)
+static mt_status check_cell_weights(const weights *w, int64_t gates)
 {
-    static const char *const labels[] = {"0", "1"};
-    if (input->rank != 2 || w_ih->rank != 2 || w_hh->rank != 2)
-        return mt__fail(MT_E_RUNTIME, "input and weights of a cell must have 2 dimensions, but input has %d",
-                        input->rank);
-    if (input->dims[1] != w_ih->dims[1])
-        return mt__fail(MT_E_RUNTIME, "input has inconsistent input_size: got %lld expected %lld",
-                        (long long)input->dims[1], (long long)w_ih->dims[1]);
-    for (unsigned i = 0; i < states; i++) {
-        if (hx[i]->rank != 2)
-            return mt__fail(MT_E_RUNTIME, "hidden%s must have 2 dimensions, but has %d", labels[i],
-                            hx[i]->rank);
-        if (input->dims[0] != hx[i]->dims[0])
-            return mt__fail(MT_E_RUNTIME, "Input batch size %lld doesn't match hidden%s batch size %lld",
-                            (long long)input->dims[0], labels[i], (long long)hx[i]->dims[0]);
-        if (hx[i]->dims[1] != w_hh->dims[1])
-            return mt__fail(MT_E_RUNTIME, "hidden%s has inconsistent hidden_size: got %lld, expected %lld",
-                            labels[i], (long long)hx[i]->dims[1], (long long)w_hh->dims[1]);
-    }
+    const mt_tensor *both[] = {w->ih, w->hh};
+    int64_t rows = gates * w->hh->dims[1];
+    for (int i = 0; i < 2; i++)
+        if (both[i]->dims[0] != rows)
+            return mt__fail(
+                MT_E_RUNTIME, "weight_%s first dim must be %lld * hidden_size = %lld, but got %lld",
+                i == 0 ? "ih" : "hh", (long long)gates, (long long)rows, (long long)both[i]->dims[0]);
     return MT_OK;
+}
+
+static mt_status check_cell(const mt_tensor *input, mt_tensor *const *hx, unsigned states, const weights *w,
+                            int64_t gates)
+{
+    const mt_tensor *matrices[] = {input, w->ih, w->hh, hx[0], hx[states - 1]};
+    int dim;
+    for (size_t i = 0; i < MT__COUNT_OF(matrices); i++) {
+        mt_status status = mt__wrap_dim(1, matrices[i]->rank, &dim);
+        if (status != MT_OK)
+            return status;
+    }
+    if (input->dims[1] != w->ih->dims[1])
+        return mt__fail(MT_E_RUNTIME, "input has inconsistent input_size: got %lld expected %lld",
+                        (long long)input->dims[1], (long long)w->ih->dims[1]);
+    mt_status status = check_cell_weights(w, gates);
+    for (unsigned i = 0; i < states && status == MT_OK; i++) {
+        if (input->dims[0] != hx[i]->dims[0])
+            return mt__fail(MT_E_RUNTIME, "Input batch size %lld doesn't match hidden%u batch size %lld",
+                            (long long)input->dims[0], i, (long long)hx[i]->dims[0]);
+        if (hx[i]->dims[1] != w->hh->dims[1])
+            return mt__fail(MT_E_RUNTIME, "hidden%u has inconsistent hidden_size: got %lld, expected %lld", i,
+                            (long long)hx[i]->dims[1], (long long)w->hh->dims[1]);
+    }
+    for (size_t i = 0; i < MT__COUNT_OF(matrices) && status == MT_OK; i++)
+        if (matrices[i]->rank != 2)
+            status =
+                mt__fail(MT_E_RUNTIME, "input, hidden state and weights of a cell must have 2 dimensions");
+    return status;
 }
 
 static mt_status cell(mt__call *call, enum kind kind)
@@ -425,7 +442,10 @@ static mt_status cell(mt__call *call, enum kind kind)
                  mt__arg_tensor(call, 5), NULL};
     if (kind == LSTM && hx->count != 2)
         return mt__fail(MT_E_RUNTIME, "lstm_cell expects two hidden states");
-    mt_status status = check_cell(input, states, kind == LSTM ? 2 : 1, w.ih, w.hh);
+    mt_status status = check_cell(input, states, kind == LSTM ? 2 : 1, &w,
+                                  kind == LSTM  ? 4
+                                  : kind == GRU ? 3
+                                                : 1);
     if (status != MT_OK)
         return status;
     state next = step(kind, &w, input, false, (state){states[0], kind == LSTM ? states[1] : NULL});
