@@ -155,6 +155,8 @@
     X(split, "split.Tensor(Tensor(a) self, int split_size, int dim=0) -> Tensor[]", V(split), split) \
     X(split_with_sizes, "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor[]", V(split_with_sizes), split_with_sizes) \
     X(chunk, "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor[]", C(chunk), of_parts) \
+    X(unsafe_split, "unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", V(unsafe_split), unsafe_split) \
+    X(unsafe_chunk, "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", C(unsafe_chunk), of_parts) \
     X(unbind, "unbind.int(Tensor(a) self, int dim=0) -> Tensor[]", V(unbind), unbind) \
     X(clone, "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", K(clone, clone) A(copies), clone) \
     X(contiguous, "contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)", C(contiguous), of_parts) \
@@ -167,6 +169,9 @@
     X(constant_pad_nd, "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", K(constant_pad_nd, constant_pad_nd), constant_pad_nd) \
     X(cat, "cat(Tensor[] tensors, int dim=0) -> Tensor", K(cat, cat) O(out, JOIN) H(WIDEST, NONE), cat) \
     X(stack, "stack(Tensor[] tensors, int dim=0) -> Tensor", K(stack, stack) O(out, JOIN) H(WIDEST, NONE), stack) \
+    X(pad_sequence, "pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0., str padding_side='right') -> Tensor", C(pad_sequence), of_parts) \
+    X(_pack_padded_sequence, "_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)", C(pack_padded_sequence), of_parts) \
+    X(_pad_packed_sequence, "_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)", C(pad_packed_sequence), of_parts) \
     X(repeat, "repeat(Tensor self, int[...] repeats) -> Tensor", K(repeat, repeat), repeat) \
     X(flip, "flip(Tensor self, int[...] dims) -> Tensor", K(flip, flip), flip) \
     X(roll, "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", K(roll, roll), roll) \
@@ -332,6 +337,21 @@
     X(nll_loss2d_backward, "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight) -> Tensor", K(nll_loss2d_backward, nll_loss_backward), not_implemented) \
     X(cross_entropy_loss, "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0) -> Tensor", C(cross_entropy_loss) H(FLOAT, NONE), of_parts)
 
+/* recurrent layers */
+#define MT_OPS_RNN(X, Y) \
+    X(lstm, "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)", C(lstm) A(product), of_parts) \
+    X(lstm_data, "lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)", C(lstm_data) A(product), of_parts) \
+    X(gru, "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", C(gru) A(product), of_parts) \
+    X(gru_data, "gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", C(gru_data) A(product), of_parts) \
+    X(rnn_tanh, "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", C(rnn_tanh) A(product), of_parts) \
+    X(rnn_tanh_data, "rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", C(rnn_tanh_data) A(product), of_parts) \
+    X(rnn_relu, "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", C(rnn_relu) A(product), of_parts) \
+    X(rnn_relu_data, "rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", C(rnn_relu_data) A(product), of_parts) \
+    X(lstm_cell, "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)", C(lstm_cell) A(product) H(NONE, LOWER), of_parts) \
+    X(gru_cell, "gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", C(gru_cell) A(product) H(NONE, LOWER), of_parts) \
+    X(rnn_tanh_cell, "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", C(rnn_tanh_cell) A(product) H(NONE, LOWER), of_parts) \
+    X(rnn_relu_cell, "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", C(rnn_relu_cell) A(product) H(NONE, LOWER), of_parts)
+
 /* optimizer steps, all parameters at once. Like PyTorch's fused ops, but the op increments state_steps; lists
  * of states that the options do not need may be empty */
 #define MT_OPS_OPTIM(X, Y) \
@@ -357,6 +377,7 @@
     MT_OPS_REDUCE(X, Y) \
     MT_OPS_MATRIX(X, Y) \
     MT_OPS_NN(X, Y) \
+    MT_OPS_RNN(X, Y) \
     MT_OPS_OPTIM(X, Y)
 
 /* clang-format on */

@@ -8,7 +8,7 @@ NOT_FUNCTIONS = frozenset("""
     bitwise_or_ bitwise_xor_ contiguous copy_ cross_entropy_loss cumsum_ div_ divide_ elu elu_ eq_ expand expand_as floor_divide_
     ge_ gelu gt_ hardtanh hardtanh_ index index_add_ l1_loss le_ leaky_relu leaky_relu_ lerp_ linalg_vector_norm linear logical_and_
     logical_not_ logical_or_ logical_xor_ lt_ masked_fill_ max_pool2d_with_indices mse_loss mul_ multiply_ ne_ new_empty_strided
-    new_zeros nll_loss nll_loss2d nll_loss2d_forward nll_loss_forward nll_loss_nd normal_ one_hot pad pow_ random_ relu6 relu6_
+    new_zeros nll_loss nll_loss2d nll_loss2d_forward nll_loss_forward nll_loss_nd normal_ one_hot pad pad_sequence pow_ random_ relu6 relu6_
     remainder_ repeat scaled_dot_product_attention scatter_ scatter_add_ sgn_ sign_ silu silu_ slice smooth_l1_loss softplus sub_
     subtract_ to tril_ triu_ true_divide_ type_as uniform_ view view_as
 """.split())  # no torch.NAME

@@ -69,10 +69,16 @@ mt_status mt__mixed_devices(const mt__op *op, mt_device a, mt_device b)
                     mt__device_text(a), mt__device_text(b), op->name);
 }
 
-/* Indices may be on the CPU, wherever the indexed tensor is: ops/index.c copies them. */
+/* Indices may be on the CPU, wherever the indexed tensor is: ops/index.c copies them. So may the lengths of sequences,
+ * which must be. */
 static bool is_index(const mt__op *op, const mt_value *list, const mt_tensor *t)
 {
-    return list != NULL && MT_DEVICE_TYPE(t->device) == 0 && strstr(op->schema, "Tensor?[] indices") != NULL;
+    if (MT_DEVICE_TYPE(t->device) != 0)
+        return false;
+    if (list != NULL)
+        return strstr(op->schema, "Tensor?[] indices") != NULL;
+    return t->dtype == MT_INT64 && t->rank == 1 &&
+           (strstr(op->schema, "Tensor batch_sizes") != NULL || strstr(op->schema, "Tensor lengths") != NULL);
 }
 
 /* A 0-dim tensor may stay on the CPU while the others are elsewhere, if the op accepts it as a number.

@@ -14,8 +14,8 @@ except ImportError:
     theirs = None
 
 INNER = {"aten::as_strided", "aten::fill_", "aten::resolve_conj", "aten::empty", "aten::copy_", "aten::empty_strided", "aten::empty_like",
-         "aten::to", "aten::_to_copy", "aten::result_type", "aten::_reshape_alias", "aten::view"}
-WHOLE = {"aten::isfinite", "aten::isnan", "aten::abs", "aten::sum", "aten::mean"}
+         "aten::to", "aten::_to_copy", "aten::cudnn_is_acceptable", "aten::result_type", "aten::_reshape_alias", "aten::view"}
+WHOLE = {"aten::isfinite", "aten::isnan", "aten::abs", "aten::sum", "aten::mean", "aten::unbind", "aten::unsafe_split", "aten::stack", "aten::linear", "aten::mul_", "aten::relu"}
 
 
 def cond(torch, *shapes):
@@ -32,6 +32,16 @@ def in_place(torch):
 def padded_back(torch):
     x = torch.ones(3, 3, requires_grad=True)
     torch.nn.functional.pad(x, (1, -1)).backward(torch.ones(3, 3))
+
+
+def recurrent(op):
+    """Two layers, both directions. PyTorch computes an LSTM of float32 by other ops."""
+    def run(torch):
+        made = lambda *shape: torch.ones(shape, dtype=torch.float64)  # noqa: E731
+        gates, h = {"lstm": 4, "gru": 3}.get(op, 1) * 3, made(4, 2, 3)
+        weights = [[made(gates, 2 if i < 2 else 6), made(gates, 3), made(gates), made(gates)] for i in range(4)]
+        getattr(torch, op)(made(5, 2, 2), [h, h] if op == "lstm" else h, sum(weights, []), True, 2, 0.0, False, True, False)
+    return run
 
 
 def inverses_back(torch):
@@ -51,6 +61,7 @@ PROGRAMS = {
     "pad back": padded_back,
     "rms_norm": lambda torch: torch.nn.functional.rms_norm(torch.ones(2, 3), (3,)),
     "rms_norm weight": lambda torch: torch.nn.functional.rms_norm(torch.ones(2, 3), (3,), torch.ones(3), 1e-3),
+    **{op: recurrent(op) for op in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "movedim": lambda torch: torch.movedim(torch.ones(2, 3), 0, 1),
 }
 EINSUMS = {"ij->ji": ((2, 3),), "ii->i": ((3, 3),), "ii": ((3, 3),), "ij->": ((2, 3),), "i->i": ((3,),), "ij,jk->ik": ((2, 3), (3, 4)),

@@ -300,3 +300,6 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                                  enable_gqa=False):
     return _ops.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                                              enable_gqa=enable_gqa)
+
+
+from ._attention import canonical_mask as _canonical_mask, multi_head_attention_forward, none_or_dtype as _none_or_dtype  # noqa: E402,F401

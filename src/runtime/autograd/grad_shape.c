@@ -202,6 +202,7 @@ static mt_status split_backward(mt__backward *b)
     return join_parts(b, &b->args[2], false);
 }
 GRAD(split, "SplitBackward0", "")
+const mt__grad mt__grad_unsafe_split = {"UnsafeSplitBackward0", "", split_backward};
 const mt__grad mt__grad_split_with_sizes = {"SplitWithSizesBackward0", "", split_backward};
 
 static mt_status unbind_backward(mt__backward *b)

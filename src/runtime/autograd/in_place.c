@@ -41,7 +41,8 @@ mt_status mt__note_view(const mt__call *call)
 {
     mt_tensor *of = call->args[0].as.tensor;
     const mt__op *op = call->op;
-    if (op->grad == NULL || op->id == MT_OP__unsafe_view || !mt__is_floating((mt_dtype)of->dtype))
+    if (op->grad == NULL || op->id == MT_OP__unsafe_view || op->id == MT_OP_unsafe_split ||
+        !mt__is_floating((mt_dtype)of->dtype))
         return MT_OK; /* detach: untracked on purpose */
     uint16_t mark = of->flags & (MT__VIEW_OF_NO_GRAD | MT__VIEW_OF_SEVERAL);
     if (op->out_count == 0)

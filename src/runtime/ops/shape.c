@@ -149,7 +149,7 @@ mt_status mt__composite_narrow(mt__call *call)
     return mt__return(call, MT(slice, t, dim, start, start + length, 1));
 }
 
-mt_status mt__composite_chunk(mt__call *call)
+static mt_status chunk(mt__call *call, mt_op_id split)
 {
     mt_tensor *t = mt__arg_tensor(call, 0);
     int64_t chunks = mt__arg_int(call, 1);
@@ -171,14 +171,23 @@ mt_status mt__composite_chunk(mt__call *call)
             (mt_value[]){mt_value_tensor(t), mt_value_ints(none, (uint32_t)chunks), mt_value_int(dim)}, 3,
             &list, &made);
     else
-        status =
-            mt_call_list(MT_OP_split, (mt_value[]){mt_value_tensor(t), mt_value_int(size), mt_value_int(dim)},
-                         3, &list, &made);
+        status = mt_call_list(split, (mt_value[]){mt_value_tensor(t), mt_value_int(size), mt_value_int(dim)},
+                              3, &list, &made);
     if (status == MT_OK) {
         call->outs = list; /* taken */
         call->out_count = made;
     }
     return status;
+}
+
+mt_status mt__composite_chunk(mt__call *call)
+{
+    return chunk(call, MT_OP_split);
+}
+
+mt_status mt__composite_unsafe_chunk(mt__call *call)
+{
+    return chunk(call, MT_OP_unsafe_split);
 }
 
 mt_status mt__composite_select_backward(mt__call *call)

@@ -511,6 +511,15 @@ mt_status mt__infer_split(mt__call *call)
     return cut(call, dim, NULL, size, (uint32_t)parts);
 }
 
+/* Parts that autograd does not take for views: each may be changed in place, if the whole is not used again. */
+mt_status mt__infer_unsafe_split(mt__call *call)
+{
+    mt_status status = mt__infer_split(call);
+    for (uint32_t i = 0; i < call->out_count && status == MT_OK; i++)
+        status = mt__leave_version(call->outs[i], 0);
+    return status;
+}
+
 mt_status mt__infer_split_with_sizes(mt__call *call)
 {
     const mt_tensor *t = mt__arg_tensor(call, 0);

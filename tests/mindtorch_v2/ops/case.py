@@ -64,6 +64,14 @@ class Case:
         return tuple(convert(a, dtype, self.to_int) if is_real(a) else a for a in self.args)
 
 
+class Host(np.ndarray):
+    """An array that stays on the CPU, wherever the others are."""
+
+    @staticmethod
+    def of(values):
+        return np.asarray(values, dtype=np.int64).view(Host)
+
+
 def is_real(a):
     if isinstance(a, (list, tuple)):
         return len(a) > 0 and all(is_real(x) for x in a)

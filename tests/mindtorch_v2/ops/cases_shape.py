@@ -124,6 +124,7 @@ for label, shape, args in (("rows", (6, 2), (2,)), ("rest", (5, 2), (2,)), ("col
         n = x.shape[dim]
         return [x.take(range(i, min(i + size, n)), axis=dim) for i in range(0, max(n, 1), size)]
     view("split", label, (real(*shape), *args), split)
+    copying("unsafe_split", label, (real(*shape), *args), split, layouts=False)
 for label, shape, args in (("rows", (6, 2), ((1, 2, 3),)), ("columns", (2, 5), ((2, 0, 3), 1)),
                            ("negative", (2, 4), ((4,), -1))):
     def split_sizes(x, sizes, dim=0):
@@ -137,6 +138,8 @@ for label, shape, args in (("even", (6, 2), (3,)), ("rest", (5, 2), (2,)), ("few
             return [x] * chunks
         return split(x, -(-x.shape[dim] // chunks), dim)
     view("chunk", label, (real(*shape), *args), chunk)
+    if label != "nothing":
+        copying("unsafe_chunk", label, (real(*shape), *args), chunk, layouts=False, node="UnsafeSplitBackward0")
 for label, shape, args in (("rows", (3, 2), ()), ("columns", (2, 3), (1,)), ("negative", (2, 3, 2), (-1,)),
                            ("vector", (3,), ()), ("hole", (2, 0), ())):
     view("unbind", label, (real(*shape), *args), lambda x, dim=0: [x.take(i, axis=dim) for i in range(x.shape[dim])])

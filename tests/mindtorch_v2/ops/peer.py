@@ -1,7 +1,7 @@
 """How a case runs: on mindtorch_v2, or on PyTorch, which has the same interface. The only file that knows both."""
 import numpy as np
 
-from .case import DTYPES
+from .case import DTYPES, Host
 
 DTYPE_NAMES = {"b": "bool", "i": "int32", "l": "int64", "f": "float32", "d": "float64", "u": "uint8", "c": "int8", "s": "int16", "h": "float16",
                "y": "bfloat16"}
@@ -54,6 +54,8 @@ class Peer:
         return next(letter for letter, name in DTYPE_NAMES.items() if name == text)
 
     def argument(self, a, layout="plain", grad=False):
+        if isinstance(a, Host):
+            return self.module.from_numpy(np.array(a))
         if isinstance(a, np.ndarray) or isinstance(a, np.generic):
             t = self.tensor(a, layout)
             return t.detach().requires_grad_() if grad else t

@@ -1,15 +1,11 @@
-"""MultiheadAttention and the encoder layer built on it."""
-
-import math
+"""MultiheadAttention."""
 
 import mindtorch_v2 as torch
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
-from .activation import Dropout
-from .linear import Linear, NonDynamicallyQuantizableLinear
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
-from .normalization import LayerNorm
 
 
 class MultiheadAttention(Module):
@@ -66,135 +62,35 @@ class MultiheadAttention(Module):
         is_causal=False,
     ):  # fmt: skip
         """Shapes: (length, batch, width); with batch_first (batch, length, width); unbatched (length, width)."""
-        if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        if query.dim() not in (2, 3):
-            raise AssertionError(
-                f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
-            )
-        if query.shape[-1] != self.embed_dim:
-            raise AssertionError(f"was expecting embedding dimension of {self.embed_dim}, but got {query.shape[-1]}")
-        batched = query.dim() == 3
-        q, k, v = self._projected(query, key, value)
-        if not batched:
-            q, k, v = (t.unsqueeze(0) for t in (q, k, v))
-            key_padding_mask = key_padding_mask.unsqueeze(0) if key_padding_mask is not None else None
-        elif not self.batch_first:
-            q, k, v = (t.transpose(0, 1) for t in (q, k, v))
-        mask = self._mask(q, k, attn_mask, key_padding_mask)
-        k, v, mask = self._extended(k, v, mask)
-        q, k, v = (self._heads(t) for t in (q, k, v))
-        p = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            scores = torch.matmul(q * math.sqrt(1.0 / self.head_dim), k.transpose(-2, -1))
-            weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
-            weights = F.dropout(weights, p) if p > 0.0 else weights
-            heads = torch.matmul(weights, v)
-            weights = weights.mean(1) if average_attn_weights else weights
-        else:
-            heads = F.scaled_dot_product_attention(q, k, v, mask, p)
-        out = heads.transpose(1, 2).reshape(q.shape[0], q.shape[2], self.embed_dim)
-        out = self.out_proj(out if self.batch_first or not batched else out.transpose(0, 1))
-        if not batched:
-            return out.squeeze(0), weights.squeeze(0) if weights is not None else None
-        return out, weights
+        key_padding_mask = F._canonical_mask(
+            key_padding_mask, "key_padding_mask", F._none_or_dtype(attn_mask), "attn_mask", query.dtype
+        )
+        attn_mask = F._canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
+        turned = self.batch_first and query.dim() == 3
+        if turned:  # those that are one tensor stay one
+            same_key, same_query = key is value, query is key
+            query = query.transpose(1, 0)
+            key = query if same_query else key.transpose(1, 0)
+            value = key if same_key else value.transpose(1, 0)
+        separate = {}
+        if not self._qkv_same_embed_dim:
+            names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+            separate = {"use_separate_proj_weight": True, **{name: getattr(self, name) for name in names}}
+        out, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
+            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
+            key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights, is_causal=is_causal, **separate,
+        )  # fmt: skip
+        return (out.transpose(1, 0) if turned else out), weights
 
-    def _projected(self, query, key, value):
-        width = self.embed_dim
-        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split(width)
-        if self._qkv_same_embed_dim:
-            if query is key and key is value:
-                return F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
-            weights = self.in_proj_weight.split(width)
-        else:
-            weights = self._separate()
-        return tuple(F.linear(t, w, b) for t, w, b in zip((query, key, value), weights, biases))
-
-    def _heads(self, t):
-        batch, length, _ = t.shape
-        return t.reshape(batch, length, self.num_heads, self.head_dim).transpose(1, 2)
-
-    def _mask(self, q, k, attn_mask, key_padding_mask):
-        """Both masks combined into one to add to the scores, (batch or 1, heads or 1, length, length), or None."""
-        attn_mask = _additive(attn_mask, q.dtype, "attn_mask")
-        key_padding_mask = _additive(key_padding_mask, q.dtype, "key_padding_mask")
-        if attn_mask is not None:
-            lengths = (q.shape[1], k.shape[1])
-            if attn_mask.dim() == 2:
-                if tuple(attn_mask.shape) != lengths:
-                    raise RuntimeError(
-                        f"The shape of the 2D attn_mask is {attn_mask.shape}, but should be {lengths}."
-                    )
-                attn_mask = attn_mask.unsqueeze(0).unsqueeze(0)
-            elif attn_mask.dim() == 3:
-                wanted = (q.shape[0] * self.num_heads, *lengths)
-                if tuple(attn_mask.shape) != wanted:
-                    raise RuntimeError(f"The shape of the 3D attn_mask is {attn_mask.shape}, but should be {wanted}.")
-                attn_mask = attn_mask.view(q.shape[0], self.num_heads, *lengths)
-            else:
-                raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
-        if key_padding_mask is not None:
-            wanted = (k.shape[0], k.shape[1])
-            if tuple(key_padding_mask.shape) != wanted:
-                raise AssertionError(f"expecting key_padding_mask shape of {wanted}, but got {key_padding_mask.shape}")
-            key_padding_mask = key_padding_mask.view(k.shape[0], 1, 1, k.shape[1])
-            attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
-        return attn_mask
-
-    def _extended(self, k, v, mask):
-        """Appends the learned and the zero key and value, which are never masked."""
-        extra = 0
-        if self.bias_k is not None:
-            k, v = (torch.cat([t, b.expand(t.shape[0], 1, self.embed_dim)], 1) for t, b in ((k, self.bias_k), (v, self.bias_v)))
-            extra += 1
-        if self.add_zero_attn:
-            k, v = (F.pad(t, (0, 0, 0, 1)) for t in (k, v))
-            extra += 1
-        return k, v, F.pad(mask, (0, extra)) if extra and mask is not None else mask
-
-
-def _additive(mask, dtype, name):
-    if mask is None or mask.is_floating_point():
-        return mask
-    if mask.dtype != torch.bool:
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(mask, -math.inf)
-
-
-class TransformerEncoderLayer(Module):
-    def __init__(
-        self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu, layer_norm_eps=1e-5,
-        batch_first=False, norm_first=False, bias=True, device=None, dtype=None,
-    ):  # fmt: skip
-        super().__init__()
-        made = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        if isinstance(activation, str):
-            if activation not in ("relu", "gelu"):
-                raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-            activation = getattr(F, activation)
-        self.activation = activation
-
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        x = src
-        if self.norm_first:
-            x = x + self._attended(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._fed(self.norm2(x))
-        x = self.norm1(x + self._attended(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._fed(x))
-
-    def _attended(self, x, mask, padding, is_causal):
-        x, _ = self.self_attn(x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=is_causal)
-        return self.dropout1(x)
-
-    def _fed(self, x):
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+    def merge_masks(self, attn_mask, key_padding_mask, query):
+        """Both masks as one, and which there were: 0 attn_mask, 1 key_padding_mask, 2 both; None: neither."""
+        if key_padding_mask is None:
+            return (None, None) if attn_mask is None else (attn_mask, 0)
+        if attn_mask is None:
+            return key_padding_mask, 1
+        batch, length = query.shape[:2]
+        whole = (batch, -1, length, length) if attn_mask.dim() == 3 else (1, 1, length, length)
+        attn_mask = attn_mask.view(*whole).expand(batch, self.num_heads, -1, -1)
+        return attn_mask + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1), 2
