@@ -63,11 +63,10 @@ static mt_tensor *some(mt_dtype dtype, int rank, const int64_t *dims)
     mt_value args[] = {mt_value_ints(dims, (uint32_t)rank), mt_value_int(dtype)};
     assert_mt_ok(mt_call(MT_OP_empty, args, 2, &t));
     for (int64_t i = 0; i < mt_numel(t); i++) {
-        double value = (double)(i * 37 % 101) / 50 - 1;
-        if (dtype == MT_FLOAT32)
-            ((float *)mt_data(t))[i] = (float)value;
-        else
-            ((double *)mt_data(t))[i] = value;
+        int64_t value = i * 37 % 101;
+        mt_element_set((char *)mt_data(t) + (size_t)i * mt_dtype_bytes(dtype), dtype,
+                       mt_dtype_is_real(dtype) ? mt_value_float((double)value / 50 - 1)
+                                               : mt_value_int(value));
     }
     return t;
 }
@@ -91,6 +90,9 @@ static const a_call calls[] = {
     {"sort", MT_OP_sort, MT_FLOAT32, {2, 3, 4, 5000}, {0}, 0, 0},
     {"sort of few", MT_OP_sort, MT_FLOAT64, {2, 3, 4, 100}, {0}, 0, 0},
     {"topk", MT_OP_topk, MT_FLOAT32, {2, 3, 4, 300}, {0}, 0, 0},
+    {"halves, which are widened", MT_OP_convolution, MT_FLOAT16, {2, 3, 9, 9}, {4, 3, 3, 3}, 1, 1},
+    {"sort of halves", MT_OP_sort, MT_BFLOAT16, {2, 3, 4, 300}, {0}, 0, 0},
+    {"topk of bytes", MT_OP_topk, MT_UINT8, {2, 3, 4, 300}, {0}, 0, 0},
 };
 
 static mt_tensor *arguments[3];
@@ -138,10 +140,9 @@ static mt_status run(const a_call *c, bool backward, mt_tensor **outs)
 
 static double element(const mt_tensor *t, int64_t i)
 {
-    if (mt_dtype_of(t) == MT_INT64)
-        return (double)((const int64_t *)mt_data(t))[i];
-    return mt_dtype_of(t) == MT_FLOAT32 ? (double)((const float *)mt_data(t))[i]
-                                        : ((const double *)mt_data(t))[i];
+    const mt_dtype dtype = mt_dtype_of(t);
+    mt_value v = mt_element((const char *)mt_data(t) + (size_t)i * mt_dtype_bytes(dtype), dtype);
+    return v.kind == MT_FLOAT ? v.as.f : (double)v.as.i;
 }
 
 static bool near(const mt_tensor *got, const mt_tensor *want)
