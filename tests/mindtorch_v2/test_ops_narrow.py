@@ -89,7 +89,7 @@ def result_letter(case, i, letter):
         return letter if letter in REAL else "f"
     if case.op == "_fused_rms_norm" and i == 1:
         return "f"  # what it divides by
-    if case.op in ("any", "all", "any_dim", "all_dim") and letter == "u":
+    if case.op in ("any", "all", "any_dim", "all_dim", "any_dims", "all_dims") and letter == "u":
         return "u"
     return letter if rule == "same" else rule
 
