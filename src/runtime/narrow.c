@@ -221,7 +221,8 @@ static mt_status widen_args(pairs *p, const mt__call *call)
 static bool gives_truth(const mt__call *call)
 {
     mt_op_id op = call->op->id;
-    return op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_all || op == MT_OP_all_dim;
+    return op == MT_OP_any || op == MT_OP_any_dim || op == MT_OP_any_dims || op == MT_OP_all ||
+           op == MT_OP_all_dim || op == MT_OP_all_dims;
 }
 
 /* Outputs that are arguments are among the pairs already. */
