@@ -111,6 +111,16 @@
     X(clamp_max_tensor, "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", K(clamp_bound, clamp_max_tensor) O(Tensor_out, CAST), clamp_max_tensor) Y(clamp_max_tensor) \
     X(hardtanh, "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", K(hardtanh, clamp) O(out, FOUND), hardtanh) Y(hardtanh) \
     X(relu6, "relu6(Tensor self) -> Tensor", C(relu6), of_parts) Y(relu6) \
+    X(selu, "selu(Tensor self) -> Tensor", C(selu), of_parts) Y(selu) \
+    X(celu, "celu(Tensor self, Scalar alpha=1.0) -> Tensor", C(celu), of_parts) Y(celu) \
+    X(threshold, "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", C(threshold) O(out, CAST), of_parts) Y(threshold) \
+    X(hardshrink, "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", C(hardshrink) O(out, FOUND), of_parts) \
+    X(softshrink, "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", C(softshrink) O(out, FOUND), of_parts) \
+    X(hardsigmoid, "hardsigmoid(Tensor self) -> Tensor", C(hardsigmoid) O(out, FOUND), of_parts) Y(hardsigmoid) \
+    X(hardswish, "hardswish(Tensor self) -> Tensor", C(hardswish) O(out, FOUND), of_parts) Y(hardswish) \
+    X(mish, "mish(Tensor self) -> Tensor", C(mish) O(out, FOUND), of_parts) Y(mish) \
+    X(glu, "glu(Tensor self, int dim=-1) -> Tensor", C(glu) O(out, CAST), of_parts) \
+    X(prelu, "prelu(Tensor self, Tensor weight) -> Tensor", C(prelu) H(NONE, LOWER), of_parts) \
     X(where, "where.self(Tensor condition, Operand self, Operand other) -> Tensor", K(where, where) O(self_out, SAME), where) \
     X(masked_fill, "masked_fill.Scalar(Tensor self, Tensor mask, Operand value) -> Tensor", K(masked_fill, masked_fill), masked_fill) Y(masked_fill) \
     X(addcmul, "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", K(addc, addcmul) O(out, CAST) H(NONE, WIDEST), addcmul) Y(addcmul) \
@@ -318,6 +328,8 @@
     X(_batch_norm_impl_index, "_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor)", C(batch_norm_impl_index), of_parts) \
     X(native_batch_norm, "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", K(batch_norm, batch_norm), batch_norm) \
     X(native_batch_norm_backward, "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, int[] output_mask) -> (Tensor, Tensor, Tensor)", K(batch_norm_backward, batch_norm_backward), not_implemented) \
+    X(group_norm, "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", C(group_norm) H(NONE, FLOAT), of_parts) \
+    X(instance_norm, "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", C(instance_norm), of_parts) \
     X(mse_loss, "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", K(loss, mse_loss) O(out, CAST) H(FLOAT, FLOAT), mse_loss) \
     X(mse_loss_backward, "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", K(loss_backward, mse_loss_backward), mse_loss_backward) \
     X(l1_loss, "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", C(l1_loss) H(FLOAT, FLOAT), of_parts) \

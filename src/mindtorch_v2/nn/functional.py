@@ -1,5 +1,6 @@
 """The functions that modules are built on. Converts names of reductions to the ops' numbers."""
 
+import math
 import warnings
 
 import mindtorch_v2 as torch
@@ -67,6 +68,69 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return _ops.hardtanh_(input, min_val, max_val) if inplace else _ops.hardtanh(input, min_val, max_val)
+
+
+def selu(input, inplace=False):
+    return (_ops.selu_ if inplace else _ops.selu)(input)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
+
+
+def threshold(input, threshold, value, inplace=False):
+    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+def hardsigmoid(input, inplace=False):
+    return (_ops.hardsigmoid_ if inplace else _ops.hardsigmoid)(input)
+
+
+def hardswish(input, inplace=False):
+    return (_ops.hardswish_ if inplace else _ops.hardswish)(input)
+
+
+def mish(input, inplace=False):
+    return (_ops.mish_ if inplace else _ops.mish)(input)
+
+
+hardshrink, softshrink, prelu = _ops.hardshrink, _ops.softshrink, _ops.prelu
+relu_, selu_, celu_, threshold_ = _ops.relu_, _ops.selu_, _ops.celu_, _ops.threshold_
+elu_, leaky_relu_, hardtanh_ = _ops.elu_, _ops.leaky_relu_, _ops.hardtanh_
+
+
+def glu(input, dim=-1):
+    return _ops.glu(input, dim)
+
+
+def softsign(input):
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input):
+    return input - input.tanh()
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """In training, each element that is not positive is multiplied by a random number of its own."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    with torch.no_grad():
+        low = input <= 0
+        slopes = torch.ones_like(input)
+        drawn = torch.empty(int(low.sum()), dtype=torch.float64, device=input.device).uniform_(lower, upper)
+        slopes[low] = drawn.to(input.dtype)
+    return input.mul_(slopes) if inplace else input * slopes
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    return rrelu(input, lower, upper, training, True)
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    return _ops.softmax(-input, _softmax_dim("softmin", input.dim()) if dim is None else dim, dtype)
 
 
 def _softmax_dim(name, rank):
@@ -191,6 +255,23 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         if values == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.size()}")
     return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    size = [input.size(0) * input.size(1) // num_groups, num_groups, *input.size()[2:]]
+    if size[0] * input[0, 0].numel() == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+    return _ops.group_norm(input, num_groups, weight, bias, eps)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    if use_input_stats and input.dim() > 1 and math.prod(input.size()[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
+    return _ops.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):

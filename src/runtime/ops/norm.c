@@ -316,3 +316,115 @@ mt_status mt__composite_batch_norm(mt__call *call)
     const mt_value *a = call->args;
     return mt__return(call, MT(_batch_norm_impl_index, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]));
 }
+
+/* ------------------------------------------------------------------------------- group_norm, instance_norm */
+
+/* A vector of the channels as (1, channels, 1 ...), in dtype. */
+static mt_tensor *along_channels(mt_tensor *t, int rank, mt_dtype dtype)
+{
+    int64_t dims[MT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == 1 ? t->numel : 1;
+    if (t->dtype != (uint8_t)dtype)
+        t = MT(to_dtype, t, (int64_t)dtype);
+    return MT(view, t, mt_value_ints(dims, (uint32_t)rank));
+}
+
+static mt_status check_group_norm(const mt_tensor *x, int64_t groups, const mt_tensor *const parts[2])
+{
+    static const char *const names[] = {"weight", "bias"};
+    int dim;
+    if (x->rank < 2)
+        return mt__wrap_dim(1, x->rank, &dim);
+    if (groups < 1)
+        return mt__fail(MT_E_RUNTIME, "Expected num groups to be greater than 0, got %lld",
+                        (long long)groups);
+    if (x->dims[1] % groups != 0)
+        return mt__fail(
+            MT_E_RUNTIME,
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            "%s and num_groups=%lld",
+            mt__shape_text(x->dims, x->rank), (long long)groups);
+    for (int i = 0; i < 2; i++)
+        if (parts[i] != NULL && (parts[i]->rank != 1 || parts[i]->numel != x->dims[1]))
+            return mt__fail(
+                MT_E_RUNTIME,
+                "Expected %s to be a vector of size equal to the number of channels in input, but got "
+                "%s of shape %s and input of shape %s",
+                names[i], names[i], mt__shape_text(parts[i]->dims, parts[i]->rank),
+                mt__shape_text(x->dims, x->rank));
+    if (!mt__is_floating((mt_dtype)x->dtype))
+        return mt__fail(MT_E_NOT_IMPLEMENTED, "\"GroupNormKernelImpl\" not implemented for '%s'",
+                        mt__scalar_type(x->dtype));
+    return check_parts(x, parts, 2);
+}
+
+/* Each group is a row of a layer_norm; halves are rounded once, at the end. */
+mt_status mt__composite_group_norm(mt__call *call)
+{
+    mt_tensor *x = mt__arg_tensor(call, 0), *weight = mt__arg_tensor(call, 2),
+              *bias = mt__arg_tensor(call, 3);
+    const mt_tensor *parts[] = {weight, bias};
+    int64_t groups = mt__arg_int(call, 1);
+    mt_status status = check_group_norm(x, groups, parts);
+    if (status != MT_OK)
+        return status;
+    mt_dtype wide = mt__wide((mt_dtype)x->dtype);
+    int64_t rows = x->dims[0] * groups, size = rows > 0 ? x->numel / rows : 0;
+    mt_value dims = mt_value_ints(x->dims, x->rank);
+    mt_tensor *flat = MT(reshape, x, MT_SHAPE(rows, size));
+    if (wide != (mt_dtype)x->dtype)
+        flat = MT(to_dtype, flat, (int64_t)wide);
+    mt_tensor *out =
+        MT(layer_norm, flat, MT_SHAPE(size), (mt_tensor *)NULL, (mt_tensor *)NULL, mt__arg_number(call, 4));
+    out = MT(view, out, dims);
+    if (weight != NULL)
+        out = MT(mul, out, along_channels(weight, x->rank, wide));
+    if (bias != NULL)
+        out = MT(add, out, along_channels(bias, x->rank, wide));
+    return mt__return(call, wide != (mt_dtype)x->dtype ? MT(to_dtype, out, (int64_t)x->dtype) : out);
+}
+
+static mt_tensor *repeated(mt_tensor *t, int64_t times)
+{
+    return t != NULL ? MT(repeat, t, MT_SHAPE(times)) : NULL;
+}
+
+/* Takes the mean over the images of what batch_norm left. */
+static void keep_statistics(mt_tensor *kept, mt_tensor *of_each, int64_t images)
+{
+    if (kept == NULL)
+        return;
+    mt_tensor *rows = MT(view, of_each, MT_SHAPE(images, kept->numel));
+    MT(copy_, MT(alias, kept), MT(mean_dim, rows, MT_SHAPE(0)));
+}
+
+/* instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled): as
+ * PyTorch's, a batch_norm of one image that has the channels of all. */
+mt_status mt__composite_instance_norm(mt__call *call)
+{
+    mt_tensor *x = mt__arg_tensor(call, 0), *mean = mt__arg_tensor(call, 3), *var = mt__arg_tensor(call, 4);
+    bool of_input = mt__arg_int(call, 5) != 0;
+    int64_t dims[MT_MAX_RANK];
+    if (x->rank < 2)
+        return mt__fail(MT_E_RUNTIME, "Expected at least 2 dimensions for input tensor but received %d",
+                        x->rank);
+    if (!of_input && (mean == NULL || var == NULL))
+        return mt__fail(MT_E_RUNTIME, "Expected running_mean and running_var to be defined when "
+                                      "use_input_stats is false");
+    int64_t images = x->dims[0];
+    memcpy(dims, x->dims, x->rank * sizeof *dims);
+    dims[0] = 1;
+    dims[1] *= images;
+    mt_tensor *weight = repeated(mt__arg_tensor(call, 1), images),
+              *bias = repeated(mt__arg_tensor(call, 2), images);
+    mt_tensor *means = repeated(mean, images), *vars = repeated(var, images);
+    mt_tensor *flat = MT(view, MT(contiguous, x), mt_value_ints(dims, x->rank));
+    mt_tensor *out = MT(batch_norm, flat, weight, bias, means, vars, of_input, mt__arg_number(call, 6),
+                        mt__arg_number(call, 7), mt__arg_int(call, 8) != 0);
+    if (of_input) {
+        keep_statistics(mean, means, images);
+        keep_statistics(var, vars, images);
+    }
+    return mt__return(call, MT(view, out, mt_value_ints(x->dims, x->rank)));
+}

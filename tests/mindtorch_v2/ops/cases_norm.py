@@ -122,3 +122,28 @@ for label, shape, normal in (("rows", (3, 4), (4,)), ("whole", (3, 4), (3, 4)), 
     add("rms_norm", label + "_plain", (x, normal, None, 1e-3), lambda *a: rms(*a)[0], grad=[0] if small else False,
         node="MulBackward0", **SUMS)
     add("_fused_rms_norm", label, (x, normal, w, 1e-3), rms, grad=small, grad_outs=[0], node="MulBackward0", **SUMS)
+
+
+def group(x, groups, weight=None, bias=None, eps=1e-5, *unused):
+    rows = x.reshape(x.shape[0], groups, -1)
+    y = ((rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)).reshape(x.shape)
+    y = y if weight is None else y * channels(x, weight)
+    return y if bias is None else y + channels(x, bias)
+
+
+def instance(x, weight, bias, mean, var, of_input, momentum, eps, *unused):
+    if of_input:
+        return group(x, x.shape[1], weight, bias, eps)
+    y = channels(x, weight) * (x - channels(x, mean)) / np.sqrt(channels(x, var) + eps)
+    return y + channels(x, bias)
+
+
+for label, shape, groups in (("images", (2, 4, 2, 2), 2), ("matrix", (3, 4), 2), ("one", (2, 4, 3), 1), ("large", (4, 6, 17, 19), 3)):
+    x, w, b = real(*shape), positive(shape[1], seed=1), real(shape[1], seed=2)
+    small = label != "large"
+    add("group_norm", label, (x, groups, w, b), group, grad=small, node=False, **SUMS)
+    add("group_norm", label + "_plain", (x, groups, None, None, 1e-3), group, grad=[0] if small else False, node=False, **SUMS)
+    if len(shape) > 2:
+        add("instance_norm", label, (x, w, b, None, None, True, 0.1, 1e-5, True), instance, grad=[0, 1, 2] if small else False, node=False, **SUMS)
+        kept = (real(shape[1], seed=4), positive(shape[1], seed=5))
+        add("instance_norm", label + "_eval", (x, w, b, *kept, False, 0.1, 1e-5, True), instance, grad=[0, 1, 2] if small else False, node=False, **SUMS)
