@@ -131,6 +131,9 @@ static mt_status examine(const mt__op *op, const mt_value *args, facts *f)
             for (uint32_t k = 0; k < v->count && status == MT_OK; k++)
                 if (v->as.tensors[k] != NULL)
                     status = look_at(op, v, v->as.tensors[k], f);
+                else if (!p->gaps)
+                    status = mt__fail(MT_E_TYPE,
+                                      "expected Tensor as element %u in argument %u, but got NoneType", k, i);
         } else if (MT__UNLIKELY(p->type == MT_TYPE_DEVICE)) {
             f->device = (mt_device)v->as.i;
             f->has_device = true;

@@ -222,14 +222,6 @@ static bool is_skipped(const mt_tensor *t)
     return t->rank == 1 && t->dims[0] == 0;
 }
 
-static mt_status check_list(const mt_value *list)
-{
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->as.tensors[i] == NULL)
-            return mt__fail(MT_E_TYPE, "expected Tensor as element %u in argument 0, but got NoneType", i);
-    return MT_OK;
-}
-
 static mt_dtype list_dtype(const mt_value *list)
 {
     mt__promotion p = {0};
@@ -263,7 +255,7 @@ mt_status mt__infer_cat(mt__call *call)
     int dim;
     if (list->count == 0)
         return mt__fail(MT_E_VALUE, "torch.cat(): expected a non-empty list of Tensors");
-    mt_status status = check_list(list);
+    mt_status status = MT_OK;
     for (uint32_t i = 0; i < list->count && status == MT_OK; i++) {
         const mt_tensor *t = list->as.tensors[i];
         if (t->rank == 0)
@@ -297,11 +289,8 @@ mt_status mt__infer_stack(mt__call *call)
     int dim, rank;
     if (list->count == 0)
         return mt__fail(MT_E_RUNTIME, "stack expects a non-empty TensorList");
-    mt_status status = check_list(list);
-    if (status != MT_OK)
-        return status;
     const mt_tensor *first = list->as.tensors[0];
-    status = mt__wrap_dim(mt__arg_int(call, 1), first->rank + 1, &dim);
+    mt_status status = mt__wrap_dim(mt__arg_int(call, 1), first->rank + 1, &dim);
     if (status != MT_OK)
         return status;
     rank = first->rank + 1;
