@@ -534,6 +534,12 @@ static mt_status read_element(const mt_tensor *t, void *out)
     return mt__device_read(t, out);
 }
 
+/* A byte that x.view(torch.bool) shows may be neither 0 nor 1, which C's bool must be. */
+static bool is_true(const mt__scalar *e)
+{
+    return e->as_UINT8 != 0;
+}
+
 /* The element e as double, or as int64_t. */
 #define X(sym, ...)                                                                                          \
     case MT_##sym:                                                                                           \
@@ -541,6 +547,8 @@ static mt_status read_element(const mt_tensor *t, void *out)
 #define AS double
 static double real_of(mt_dtype dtype, const mt__scalar *e)
 {
+    if (dtype == MT_BOOL)
+        return is_true(e);
     switch (dtype) {
         MT_DTYPE_LIST(X)
     default:
@@ -551,6 +559,8 @@ static double real_of(mt_dtype dtype, const mt__scalar *e)
 #define AS int64_t
 static int64_t whole_of(mt_dtype dtype, const mt__scalar *e)
 {
+    if (dtype == MT_BOOL)
+        return is_true(e);
     switch (dtype) {
         MT_DTYPE_LIST(X)
     default:
@@ -583,7 +593,7 @@ mt_value mt_element(const void *at, mt_dtype dtype)
     mt__scalar e;
     memcpy(&e, at, mt_dtype_bytes(dtype));
     return mt_dtype_is_real(dtype) ? mt_value_float(real_of(dtype, &e))
-           : dtype == MT_BOOL      ? mt_value_truth(e.as_BOOL)
+           : dtype == MT_BOOL      ? mt_value_truth(is_true(&e))
                                    : mt_value_int(whole_of(dtype, &e));
 }
 

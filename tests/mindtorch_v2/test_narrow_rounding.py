@@ -88,3 +88,5 @@ def test_bytes_shown_as_truths_are_true_or_false():
     x = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).view(torch.bool)
     assert x.float().tolist() == x.half().tolist() == x.sqrt().tolist() == x.to(torch.uint8).tolist() == [0, 1, 1, 1]
     assert (x * 3.0).tolist() == [0, 3, 3, 3]
+    assert [e.item() for e in x] == [bool(e) for e in x] == [False, True, True, True]
+    assert [int(e) for e in x] == [float(e) for e in x] == [0, 1, 1, 1]
