@@ -81,8 +81,8 @@ static void a_polygon_is_empty_where_no_line_fits(void **state)
 {
     (void)state;
     mtp__polygon p = {0};
-    int empty = 0;
-    for (int turn = 0; turn < test_scaled(2000); turn++) {
+    int empty = 0, turns = (int)test_scaled(2000);
+    for (int turn = 0; turn < turns; turn++) {
         mtp__bound b[BOUNDS_MOST] = {0};
         uint32_t count = make_bounds(b, 1000);
         b[count - 1].y += (b[count - 1].upper ? -1 : 1) * share() * 3000;
@@ -97,7 +97,7 @@ static void a_polygon_is_empty_where_no_line_fits(void **state)
             empty++;
         }
     }
-    assert_true(empty > 100);
+    assert_true(empty > turns / 20); /* of any number: sanitizers make fewer; usually nearly half */
     mtp__polygon_fini(&p);
 }
 
