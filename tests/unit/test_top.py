@@ -314,7 +314,7 @@ def a_program_that_hangs_shows_where(folder):
         order = [out.find(name) for name in ("train", "load the next batch", "lock of the queue")]
         check("its scopes, outermost first", code == 0 and -1 not in order and order == sorted(order), out)
         check("and that it sleeps", "sleeping" in out, out)
-        code, out, err = top("-n", "1", program.spool)
+        code, out, err = top_with(["100.0"], "-n", "1", program.spool)  # once it has hung for longer than it took to get there
         check("the time is the innermost one's", re.search(r"lock of the queue +1 .* 100.0", out), out)
         with Terminal(program.spool, "-t", "-d", "0.2", columns=60, lines=8) as t:
             t.wait("lock of the queue")
